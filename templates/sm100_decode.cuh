@@ -7,10 +7,13 @@ constexpr u32 kScoresKind = ${scores_kind}, kOutputKind = ${output_kind};
 // Upper words of the matrix descriptors: swizzle, stride between groups of eight rows.
 constexpr u32 kKHigh = ${k_high}, kQHigh = ${q_high}, kVHigh = ${v_high}, kPHigh = ${p_high};
 
-__device__ __forceinline__ void issue_scores(u32 s, u32 k, u32 q) {
-  ${issue_scores}
-}
+${issue_scores}
+//@ if v_in_k
+// Chunks of the slot come free with the last block that reads them, at barriers from `empty` on; P's with the last of all.
+__device__ __forceinline__ void issue_output(u32 o, u32 v, u32 p, bool add, u32 empty) {
+//@ else
 __device__ __forceinline__ void issue_output(u32 o, u32 v, u32 p, bool add) {
+//@ end
   ${issue_output}
 }
 
@@ -234,10 +237,12 @@ if (warp < 4) {
         row_sum[r] += s_acc[r];
       }
       if (n > s.tile_begin) {
+//@ if !v_in_k
         // V' P' of the tile before has ended: P's place is free, and O' follows the maxima
         mbarrier_wait(mbar_o_full, o_phase);
         o_phase ^= 1;
         tcgen05_fence_after();
+//@ end
         if (grew) {
           ${rescale}
           tmem_wait_store();
@@ -292,15 +297,32 @@ if (warp < 4) {
     q_phase ^= 1;
 #pragma unroll 1
     for (int n = s.tile_begin; n <= s.tile_end; ++n) {
+//@ if v_in_k
+      if (n > s.tile_begin) {
+        // O' += V(n - 1)' P(n - 1)', before S'(n): what it frees is on its way to hold K(n + 1) while softmax has S'(n)
+        mbarrier_wait(mbar_p_full, p_phase);
+        p_phase ^= 1;
+        tcgen05_fence_after();
+        if (elect_one()) {
+          issue_output(tmem + ${o}, ${v_get}, ${p_get}, n - 1 > s.tile_begin, ${v_empty});
+          if (n == s.tile_end) tcgen05_commit(mbar_o_full);
+        }
+        ${step_v}
+      }
+      if (n < s.tile_end) {
+        // S'(n) = K(n) Q', chunk by chunk as K comes. Its commit tells of O', too.
+        ${scores_by_chunk}
+        s_buffer ^= 1;
+        ${step_k}
+      }
+//@ else
       if (n < s.tile_end) {
         // S'(n) = K(n) Q', while softmax has the tile before. Its place was read before P(n - 2) was there.
         ${wait_k}
         if (elect_one()) {
           issue_scores(tmem + s_buffer * ${BM}, ${k_get}, q_desc);
           tcgen05_commit(mbar_s_full + 8 * s_buffer);
-//@ if !v_in_k
           tcgen05_commit(${k_empty});
-//@ end
         }
         s_buffer ^= 1;
         ${step_k}
@@ -318,6 +340,7 @@ if (warp < 4) {
         }
         ${step_v}
       }
+//@ end
     }
   }
 //@ if narrow

@@ -79,7 +79,9 @@ Pair make(const Product& product, unsigned seed) {
 }
 
 /// `kRounds` products on one accumulator, the second with `mask`.
-std::string program(const Pair& pair, const std::string& modifiers, const std::string& mask) {
+/// `before` is issued first; `operands` go between the descriptor of B and the predicate, in place of the usual ones.
+std::string program(const Pair& pair, const std::string& modifiers, const std::string& mask,
+                    const std::string& before = {}, const std::string& operands = {}) {
   const Product& p = pair.p;
   const auto descriptor = [](const char* reg, const Placement& q) {
     return "add.u32 %r11, %r9, " + std::to_string(q.start) +
@@ -98,13 +100,14 @@ std::string program(const Pair& pair, const std::string& modifiers, const std::s
       descriptor("%d6", placed(p.b, kN / 2, false, 0, kB)) +
       "setp.ne.u32 %p7, %r50, 0; or.pred %p8, %p2, %p7; @%p8 bra ISSUED; elect.sync _|%p5, -1; mov.u16 %h1, 3;\n"
       "mov.u32 %r60, 0; mov.u32 %r61, 0x0000000f; mov.u32 %r62, 0xffffffff; mov.u32 %r63, 0x80000000;\n";
+  body += before;
   Product whole = p;
   whole.n = kN;
   for (int i = 0; i < kRounds; ++i)
     body += "@%p5 tcgen05.mma" + std::string(p.sparse ? ".sp" : "") + ".cta_group::2.kind::" + p.kind +
             modifiers + " [%tm], " + (p.ts ? "[%tm+256]" : "%d5") + ", %d6, " +
-            (p.sparse ? "[%tm+320], " : "") + hex(whole.instruction()) + (i == 1 ? mask : "") + ", " +
-            (i == 0 ? "0" : "1") + ";\n";
+            (p.sparse ? "[%tm+320], " : "") + (operands.empty() ? hex(whole.instruction()) : operands) +
+            (i == 1 ? mask : "") + ", " + (i == 0 ? "0" : "1") + ";\n";
   body +=
       "@%p5 tcgen05.commit.cta_group::2.mbarrier::arrive::one.shared::cluster.multicast::cluster.b64 [%r8], %h1;\n"
       "ISSUED:\n" +
@@ -254,5 +257,65 @@ TEST_CASE("mutants of sparse products of a pair with a lane mask") {
       CHECK_MESSAGE(of_products.count(change) == 1, change);
     CHECK(of_products.count("the other column of metadata") == (p.kind == "f16" ? 1 : 0));
     CHECK(of_products.count("another type of A") == (p.kind == "i8" ? 1 : 0));
+  }
+}
+
+TEST_CASE("block scales of a pair: factors of A from each CTA's own rows, of B of all columns in both") {
+  constexpr std::uint32_t kScales =
+      12288;  // of A, and 512 bytes on those of B, in blocks as tcgen05.cp takes them
+  for (const bool sparse : {false, true}) {
+    Product p{.kind = "mxf8f6f4", .m = 256, .k = 32, .a = E::e4m3, .b = E::e5m2, .a_code = 0, .b_code = 1};
+    p.sparse = sparse;
+    Pair pair = make(p, 11);
+    std::mt19937 random(5);
+    std::vector<double> of_a, of_b;
+    const auto factor = [&](std::vector<double>& values) {
+      const auto code = static_cast<std::uint8_t>(120 + random() % 12);
+      values.push_back(std::pow(2.0, code - 127));
+      return code;
+    };
+    std::array<std::uint8_t*, 2> image;
+    for (std::size_t cta = 0; cta < 2; ++cta) {
+      image[cta] = reinterpret_cast<std::uint8_t*>(pair.input.data() + cta * kInput);
+      for (int r = 0; r < 128; ++r) image[cta][kScales + r % 32 * 16 + r / 32 * 4 + 1] = factor(of_a);
+    }
+    for (int c = 0; c < kN; ++c)
+      image[0][kScales + 512 + c % 32 * 16 + c / 32 * 4 + 2] =
+          image[1][kScales + 512 + c % 32 * 16 + c / 32 * 4 + 2] = factor(of_b);
+    const std::string before =
+        "add.u32 %r11, %r9, " + std::to_string(kScales) +
+        "; shr.u32 %r11, %r11, 4; and.b32 %r11, %r11, 0x3fff; cvt.u64.u32 %d7, %r11; or.b64 %d7, %d7, 0x400800000000;\n"
+        "add.u64 %d8, %d7, 32; add.u32 %r70, %tm, 128; add.u32 %r71, %tm, 136;\n"
+        "@%p5 tcgen05.cp.cta_group::2.32x128b.warpx4 [%r70], %d7;\n@%p5 tcgen05.cp.cta_group::2.32x128b.warpx4 [%r71], "
+        "%d8;\n";
+    // The second byte of A's cells, the third of B's.
+    const std::uint32_t instruction = static_cast<std::uint32_t>(sparse) << 2 | 2u << 4 | 1u << 10 |
+                                      std::uint32_t{kN / 8} << 17 | 1u << 23 | 16u << 24 | 1u << 29;
+    const std::string ptx =
+        program(pair, ".block_scale.block32", "", before, hex(instruction) + ", [%r70], [%r71]");
+    for (const Policy policy : kPolicies) {
+      const Outcome o = run(ptx, {.grid = {2, 1, 1},
+                                  .block = {128, 1, 1},
+                                  .cluster = {2, 1, 1},
+                                  .policy = policy,
+                                  .outputs = 131072,
+                                  .input = pair.input});
+      REQUIRE(o.text() == "");
+      for (int r = 0; r < p.m; ++r)
+        for (int c = 0; c < kN; ++c) {
+          double want = 0, size = 0;
+          for (int k = 0; k < p.all_k(); ++k) {
+            const double x = pair.a[static_cast<std::size_t>(r * p.all_k() + k)] *
+                             pair.b[static_cast<std::size_t>(c * p.all_k() + k)];
+            want += x, size += std::abs(x);
+          }
+          const double scale =
+              of_a[static_cast<std::size_t>(r)] * of_b[static_cast<std::size_t>(c)] * kRounds;
+          const auto [cta, lane, column] = pair.place(r, c);
+          const double got =
+              std::bit_cast<float>(o.out[static_cast<std::size_t>(cta * 65536 + lane * 512 + column)]);
+          REQUIRE(std::abs(got - want * scale) <= size * scale * p.all_k() * 0x1p-23);
+        }
+    }
   }
 }

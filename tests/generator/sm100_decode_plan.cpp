@@ -91,7 +91,11 @@ TEST_CASE("decode on sm_100a over a latent cache: tiles of 64 keys in one ring, 
   CHECK(r["BN"] == 64);
   CHECK(r["mma_shape"] == Json::array({64, 64, 16}));
   CHECK(r["num_kv_stages"] == 2);
+  CHECK(r["num_qk_stages"] == 3);
+  CHECK(r["BK"] == 192);
   CHECK(resolved(r) == r);
+  CHECK(resolved(latent({{"num_qk_stages", 9}}))["BK"] == 64);
+  CHECK(resolved(latent({{"depth", 512}, {"ov_depth", 448}}))["num_qk_stages"] == 2);
   CHECK(resolved(latent({{"group", 16}}))["BM"] == 16);
   CHECK(resolved(latent({{"group", 16}, {"queries", 2}}))["BM"] == 32);
   CHECK(resolved(latent({{"group", 128}, {"queries", 8}}))["BM"] == 64);
@@ -113,6 +117,9 @@ TEST_CASE("decode on sm_100a over a latent cache: tiles of 64 keys in one ring, 
   CHECK(refusal(latent({{"BM", 128}})) == "/BM");
   CHECK(refusal(latent({{"BM", 64}, {"mask", "custom"}})) == "/BM");
   CHECK(refusal(latent({{"num_kv_stages", 3}})) == "/num_kv_stages");
+  CHECK(refusal(latent({{"num_qk_stages", 2}})) == "/num_qk_stages");
+  CHECK(refusal({{"num_qk_stages", 2}}) == "/num_qk_stages");
+  CHECK(refusal(latent({{"BK", 576}})) == "/BK");
   CHECK(refusal(latent({{"kv_dtype", "fp8_e4m3"}})) == "/kv_dtype");
   CHECK(refusal({{"v_from_k", true}}) == "/v_from_k");
   CHECK(refusal(latent({{"depth", 592}})) == "/depth");

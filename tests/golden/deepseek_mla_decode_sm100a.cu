@@ -1,18 +1,18 @@
 // deepseek_mla_decode_sm100a: emitted by kiln VERSION. Do not edit: change the config and generate again.
 //
-// Config: {"name":"deepseek_mla_decode_sm100a","target":"sm_100a","operation":"decode","dtype":"bf16","kv_dtype":"bf16","out_dtype":"bf16","depth":576,"ov_depth":512,"rope_depth":0,"nope_depth":576,"q_depth":576,"cache_depth":576,"head_dim_offset":0,"v_from_k":true,"operand":{"kind":"paged","page_size":64},"mask":"causal","score_mod":"none","sink":false,"group":128,"lse":true,"scale":0.041666666666666664,"mma_shape":[64,64,16],"BM":64,"BN":64,"BK":576,"num_threads":192,"swizzle":"128B","num_kv_stages":2,"schedule":"sm100_decode"}
+// Config: {"name":"deepseek_mla_decode_sm100a","target":"sm_100a","operation":"decode","dtype":"bf16","kv_dtype":"bf16","out_dtype":"bf16","depth":576,"ov_depth":512,"rope_depth":0,"nope_depth":576,"q_depth":576,"cache_depth":576,"head_dim_offset":0,"v_from_k":true,"operand":{"kind":"paged","page_size":64},"mask":"causal","score_mod":"none","sink":false,"group":128,"lse":true,"scale":0.041666666666666664,"mma_shape":[64,64,16],"BM":64,"BN":64,"BK":192,"num_threads":192,"swizzle":"128B","num_kv_stages":2,"num_qk_stages":3,"schedule":"sm100_decode"}
 // Schedule sm100_decode: 64 packed query rows by 64 keys a tile, 2 stages of K, whose first columns are V.
 // Tensor memory: S' of even tiles 0, of odd tiles 64, O' 128, 512 columns.
-// Shared memory (226900 bytes):
+// Shared memory (226964 bytes):
 //         0 ..  147456  k          K stages
 //    147456 ..  221184  q          Q: the packed query rows
 //    221184 ..  224256  rows       bases, factors of O' of each row, of each warp
 //    224256 ..  226304  exchange   maximum of each row, of each warp; of two tiles
 //    226304 ..  226816  table      query and head of each row
-//    226816 ..  226888  mbar       Q, S', P, O'; K and V rings full/empty
-//    226888 ..  226892  flag       arrivals at the item before this block
-//    226892 ..  226896  odd        whether some column of O is not finite
-//    226896 ..  226900  tmem       address of tensor memory
+//    226816 ..  226952  mbar       Q, S', P, O'; K and V rings full/empty
+//    226952 ..  226956  flag       arrivals at the item before this block
+//    226956 ..  226960  odd        whether some column of O is not finite
+//    226960 ..  226964  tmem       address of tensor memory
 //
 // Regenerate: kiln generate deepseek_mla_decode_sm100a.json --out .
 // Compile: nvcc -gencode=arch=compute_100a,code=sm_100a -cubin deepseek_mla_decode_sm100a.cu
@@ -439,7 +439,7 @@ constexpr u32 kScoresKind = 0x4100490u, kOutputKind = 0x8108490u;
 // Upper words of the matrix descriptors: swizzle, stride between groups of eight rows.
 constexpr u32 kKHigh = 0x40004040u, kQHigh = 0x40004040u, kVHigh = 0x40004040u, kPHigh = 0x40004040u;
 
-__device__ __forceinline__ void issue_scores(u32 s, u32 k, u32 q) {
+__device__ __forceinline__ void issue_scores_0(u32 s, u32 k, u32 q) {
   mma_smem(s, descriptor(k + 0, kKHigh), descriptor(q + 0, kQHigh), kScoresKind, false);
   mma_smem(s, descriptor(k + 2, kKHigh), descriptor(q + 2, kQHigh), kScoresKind, true);
   mma_smem(s, descriptor(k + 4, kKHigh), descriptor(q + 4, kQHigh), kScoresKind, true);
@@ -452,6 +452,8 @@ __device__ __forceinline__ void issue_scores(u32 s, u32 k, u32 q) {
   mma_smem(s, descriptor(k + 1026, kKHigh), descriptor(q + 1026, kQHigh), kScoresKind, true);
   mma_smem(s, descriptor(k + 1028, kKHigh), descriptor(q + 1028, kQHigh), kScoresKind, true);
   mma_smem(s, descriptor(k + 1030, kKHigh), descriptor(q + 1030, kQHigh), kScoresKind, true);
+}
+__device__ __forceinline__ void issue_scores_1(u32 s, u32 k, u32 q) {
   mma_smem(s, descriptor(k + 1536, kKHigh), descriptor(q + 1536, kQHigh), kScoresKind, true);
   mma_smem(s, descriptor(k + 1538, kKHigh), descriptor(q + 1538, kQHigh), kScoresKind, true);
   mma_smem(s, descriptor(k + 1540, kKHigh), descriptor(q + 1540, kQHigh), kScoresKind, true);
@@ -464,6 +466,8 @@ __device__ __forceinline__ void issue_scores(u32 s, u32 k, u32 q) {
   mma_smem(s, descriptor(k + 2562, kKHigh), descriptor(q + 2562, kQHigh), kScoresKind, true);
   mma_smem(s, descriptor(k + 2564, kKHigh), descriptor(q + 2564, kQHigh), kScoresKind, true);
   mma_smem(s, descriptor(k + 2566, kKHigh), descriptor(q + 2566, kQHigh), kScoresKind, true);
+}
+__device__ __forceinline__ void issue_scores_2(u32 s, u32 k, u32 q) {
   mma_smem(s, descriptor(k + 3072, kKHigh), descriptor(q + 3072, kQHigh), kScoresKind, true);
   mma_smem(s, descriptor(k + 3074, kKHigh), descriptor(q + 3074, kQHigh), kScoresKind, true);
   mma_smem(s, descriptor(k + 3076, kKHigh), descriptor(q + 3076, kQHigh), kScoresKind, true);
@@ -477,7 +481,8 @@ __device__ __forceinline__ void issue_scores(u32 s, u32 k, u32 q) {
   mma_smem(s, descriptor(k + 4100, kKHigh), descriptor(q + 4100, kQHigh), kScoresKind, true);
   mma_smem(s, descriptor(k + 4102, kKHigh), descriptor(q + 4102, kQHigh), kScoresKind, true);
 }
-__device__ __forceinline__ void issue_output(u32 o, u32 v, u32 p, bool add) {
+// Chunks of the slot come free with the last block that reads them, at barriers from `empty` on; P's with the last of all.
+__device__ __forceinline__ void issue_output(u32 o, u32 v, u32 p, bool add, u32 empty) {
   mma_smem(o + 0, descriptor(v + 0, kVHigh), descriptor(p + 0, kPHigh), kOutputKind, add);
   mma_smem(o + 0, descriptor(v + 128, kVHigh), descriptor(p + 2, kPHigh), kOutputKind, true);
   mma_smem(o + 0, descriptor(v + 256, kVHigh), descriptor(p + 4, kPHigh), kOutputKind, true);
@@ -486,14 +491,17 @@ __device__ __forceinline__ void issue_output(u32 o, u32 v, u32 p, bool add) {
   mma_smem(o + 64, descriptor(v + 1152, kVHigh), descriptor(p + 2, kPHigh), kOutputKind, true);
   mma_smem(o + 64, descriptor(v + 1280, kVHigh), descriptor(p + 4, kPHigh), kOutputKind, true);
   mma_smem(o + 64, descriptor(v + 1408, kVHigh), descriptor(p + 6, kPHigh), kOutputKind, true);
+  tcgen05_commit(empty + 0);
   mma_smem(o + 128, descriptor(v + 2048, kVHigh), descriptor(p + 0, kPHigh), kOutputKind, add);
   mma_smem(o + 128, descriptor(v + 2176, kVHigh), descriptor(p + 2, kPHigh), kOutputKind, true);
   mma_smem(o + 128, descriptor(v + 2304, kVHigh), descriptor(p + 4, kPHigh), kOutputKind, true);
   mma_smem(o + 128, descriptor(v + 2432, kVHigh), descriptor(p + 6, kPHigh), kOutputKind, true);
+  tcgen05_commit(empty + 8);
   mma_smem(o + 192, descriptor(v + 3072, kVHigh), descriptor(p + 0, kPHigh), kOutputKind, add);
   mma_smem(o + 192, descriptor(v + 3200, kVHigh), descriptor(p + 2, kPHigh), kOutputKind, true);
   mma_smem(o + 192, descriptor(v + 3328, kVHigh), descriptor(p + 4, kPHigh), kOutputKind, true);
   mma_smem(o + 192, descriptor(v + 3456, kVHigh), descriptor(p + 6, kPHigh), kOutputKind, true);
+  tcgen05_commit(empty + 16);
 }
 
 struct Largest {
@@ -575,12 +583,12 @@ kiln_deepseek_mla_decode_sm100a(const __grid_constant__ TensorMap k_map,
   const u32 smem_k = smem + 0, smem_v = smem + 0, smem_q = smem + 147456, smem_p = smem + 65536;
   // Q is there; S' of every second tile is there (two); P is there, S' was read and O' rescaled; every V' P' has ended.
   const u32 mbar_q_full = smem + 226816, mbar_s_full = mbar_q_full + 8, mbar_p_full = mbar_q_full + 24, mbar_o_full = mbar_q_full + 32;
-  const u32 mbar_k_full = smem + 226856, mbar_k_empty = smem + 226872;
-  const u32 mbar_v_empty = smem + 226872;
+  const u32 mbar_k_full = smem + 226856, mbar_k_empty = smem + 226904;
+  const u32 mbar_v_empty = smem + 226904;
   const int warp = __shfl_sync(0xffffffffu, (int)threadIdx.x / 32, 0), lane = threadIdx.x % 32;
   const Problem problem = {cu_seqlens_q, seqlens_k, batch, heads_q, heads_kv, seqlen_q, key_capacity, team_heads, launch_before};
 
-  if (warp == 4) tmem_alloc(smem + 226896, 512);
+  if (warp == 4) tmem_alloc(smem + 226960, 512);
   if (threadIdx.x == 0) {
     prefetch_tensor_map(&k_map);
     mbarrier_init(mbar_q_full, 4);
@@ -590,16 +598,24 @@ kiln_deepseek_mla_decode_sm100a(const __grid_constant__ TensorMap k_map,
     mbarrier_init(mbar_o_full, 1);
     mbarrier_init(mbar_k_full + 0, 1);
     mbarrier_init(mbar_k_full + 8, 1);
+    mbarrier_init(mbar_k_full + 16, 1);
+    mbarrier_init(mbar_k_full + 24, 1);
+    mbarrier_init(mbar_k_full + 32, 1);
+    mbarrier_init(mbar_k_full + 40, 1);
     mbarrier_init(mbar_k_empty + 0, 1);
     mbarrier_init(mbar_k_empty + 8, 1);
+    mbarrier_init(mbar_k_empty + 16, 1);
+    mbarrier_init(mbar_k_empty + 24, 1);
+    mbarrier_init(mbar_k_empty + 32, 1);
+    mbarrier_init(mbar_k_empty + 40, 1);
     fence_mbarrier_init();
-    *(int*)(smem_bytes + 226892) = 0;
+    *(int*)(smem_bytes + 226956) = 0;
   }
   Range range = first_range(problem);
   tcgen05_fence_before();
   __syncthreads();
   tcgen05_fence_after();
-  const u32 tmem = *(volatile u32*)(smem_bytes + 226896);  // columns: S' of even tiles 0, of odd ones 64, O' 128
+  const u32 tmem = *(volatile u32*)(smem_bytes + 226960);  // columns: S' of even tiles 0, of odd ones 64, O' 128
 
   if (warp < 4) {
     // ---- softmax: a key of the tile in two lanes, with its scores of half of the packed rows each
@@ -619,7 +635,7 @@ kiln_deepseek_mla_decode_sm100a(const __grid_constant__ TensorMap k_map,
     const int score_row = lane / 16 * 32;  // the first packed row of this lane's scores
     // P: row of 64 keys, 128 bytes, swizzled; 16-byte chunk c of row r is at chunk c ^ (r % 8)
     const u32 p_at = smem_p + score_row * 128 + (lane % 8) * 2, p_chunk = (warp * 2 + lane % 16 / 8) << 4;
-    int* const arrivals_before = (int*)(smem_bytes + 226888);
+    int* const arrivals_before = (int*)(smem_bytes + 226952);
     u32 v_stage = 0;  // K's slot of the tile whose V is next
     u32 s_buffer = 0, s_phase = 0, o_phase = 0;
     Segment s;
@@ -753,10 +769,6 @@ kiln_deepseek_mla_decode_sm100a(const __grid_constant__ TensorMap k_map,
           row_sum[r] += s_acc[r];
         }
         if (n > s.tile_begin) {
-          // V' P' of the tile before has ended: P's place is free, and O' follows the maxima
-          mbarrier_wait(mbar_o_full, o_phase);
-          o_phase ^= 1;
-          tcgen05_fence_after();
           if (grew) {
             #pragma unroll 1
             for (int block = 0; block < 4; ++block) {
@@ -899,9 +911,9 @@ kiln_deepseek_mla_decode_sm100a(const __grid_constant__ TensorMap k_map,
         }
       }
       if (same(s.sequence.seqlen_q > 1)) {
-        if (any_lane(odd) && lane == 0) *(int*)(smem_bytes + 226892) = 1;
+        if (any_lane(odd) && lane == 0) *(int*)(smem_bytes + 226956) = 1;
         named_barrier_sync(1, 128);
-        const int again = *(int*)(smem_bytes + 226892);
+        const int again = *(int*)(smem_bytes + 226956);
         // V of a key that is hidden from some of these rows and not from others, and is not finite: those rows again.
         if (same(again)) {
           const int lane_32 = (int)thread_id() & 31, row_begin = same(s.m_block * 64 + min(warp * ((rows + 3) / 4), rows)), row_end = same(s.m_block * 64 + min((warp + 1) * ((rows + 3) / 4), rows));
@@ -983,7 +995,7 @@ kiln_deepseek_mla_decode_sm100a(const __grid_constant__ TensorMap k_map,
         }
         if (same(again)) {
           named_barrier_sync(1, 128);
-          if (thread_id() == 0) *(int*)(smem_bytes + 226892) = 0;
+          if (thread_id() == 0) *(int*)(smem_bytes + 226956) = 0;
         }
       }
     }
@@ -1002,27 +1014,34 @@ kiln_deepseek_mla_decode_sm100a(const __grid_constant__ TensorMap k_map,
       q_phase ^= 1;
   #pragma unroll 1
       for (int n = s.tile_begin; n <= s.tile_end; ++n) {
-        if (n < s.tile_end) {
-          // S'(n) = K(n) Q', while softmax has the tile before. Its place was read before P(n - 2) was there.
-          mbarrier_wait(mbar_k_full + k_stage * 8, k_phase);
-          if (elect_one()) {
-            issue_scores(tmem + s_buffer * 64, k_desc + k_stage * 4608, q_desc);
-            tcgen05_commit(mbar_s_full + 8 * s_buffer);
-          }
-          s_buffer ^= 1;
-          k_phase ^= k_stage; k_stage ^= 1;
-        }
         if (n > s.tile_begin) {
-          // O' += V(n - 1)' P(n - 1)'
+          // O' += V(n - 1)' P(n - 1)', before S'(n): what it frees is on its way to hold K(n + 1) while softmax has S'(n)
           mbarrier_wait(mbar_p_full, p_phase);
           p_phase ^= 1;
           tcgen05_fence_after();
           if (elect_one()) {
-            issue_output(tmem + 128, v_desc + v_stage * 4608, p_desc + v_stage * 4608, n - 1 > s.tile_begin);
-            tcgen05_commit(mbar_o_full);
-            tcgen05_commit(mbar_v_empty + v_stage * 8);
+            issue_output(tmem + 128, v_desc + v_stage * 4608, p_desc + v_stage * 4608, n - 1 > s.tile_begin, mbar_v_empty + v_stage * 24);
+            if (n == s.tile_end) tcgen05_commit(mbar_o_full);
           }
           if (++v_stage == 2) v_stage = 0;
+        }
+        if (n < s.tile_end) {
+          // S'(n) = K(n) Q', chunk by chunk as K comes. Its commit tells of O', too.
+          mbarrier_wait(mbar_k_full + k_stage * 24, k_phase);
+          if (elect_one()) {
+            issue_scores_0(tmem + s_buffer * 64, k_desc + k_stage * 4608, q_desc);
+          }
+          mbarrier_wait(mbar_k_full + k_stage * 24 + 8, k_phase);
+          if (elect_one()) {
+            issue_scores_1(tmem + s_buffer * 64, k_desc + k_stage * 4608, q_desc);
+          }
+          mbarrier_wait(mbar_k_full + k_stage * 24 + 16, k_phase);
+          if (elect_one()) {
+            issue_scores_2(tmem + s_buffer * 64, k_desc + k_stage * 4608, q_desc);
+            tcgen05_commit(mbar_s_full + 8 * s_buffer);
+          }
+          s_buffer ^= 1;
+          k_phase ^= k_stage; k_stage ^= 1;
         }
       }
     }
@@ -1050,19 +1069,27 @@ kiln_deepseek_mla_decode_sm100a(const __grid_constant__ TensorMap k_map,
           next_pages = key < s.sequence.seqlen_k ? page_table[(long long)s.batch * page_table_stride + key / 64] : num_pages;
         }
         const int page = __shfl_sync(0xffffffffu, pages, turn);
-        mbarrier_wait(mbar_k_empty + k_stage * 8, k_phase);
-        __syncwarp();  // no lane looks a turn of the ring later, at the parity of the turn before
-        if (lane == 0) mbarrier_arrive_expect_tx(mbar_k_full + k_stage * 8, 73728);
+        mbarrier_wait(mbar_k_empty + k_stage * 24, k_phase);
+        if (lane == 0) mbarrier_arrive_expect_tx(mbar_k_full + k_stage * 24, 24576);
         if (lane == 0) {
-          tma_load(smem_k + k_stage * 73728 + 0, &k_map, mbar_k_full + k_stage * 8, 0, 0, s.kv_head, page, 0x12F0000000000000ull);
-          tma_load(smem_k + k_stage * 73728 + 8192, &k_map, mbar_k_full + k_stage * 8, 64, 0, s.kv_head, page, 0x12F0000000000000ull);
-          tma_load(smem_k + k_stage * 73728 + 16384, &k_map, mbar_k_full + k_stage * 8, 128, 0, s.kv_head, page, 0x12F0000000000000ull);
-          tma_load(smem_k + k_stage * 73728 + 24576, &k_map, mbar_k_full + k_stage * 8, 192, 0, s.kv_head, page, 0x12F0000000000000ull);
-          tma_load(smem_k + k_stage * 73728 + 32768, &k_map, mbar_k_full + k_stage * 8, 256, 0, s.kv_head, page, 0x12F0000000000000ull);
-          tma_load(smem_k + k_stage * 73728 + 40960, &k_map, mbar_k_full + k_stage * 8, 320, 0, s.kv_head, page, 0x12F0000000000000ull);
-          tma_load(smem_k + k_stage * 73728 + 49152, &k_map, mbar_k_full + k_stage * 8, 384, 0, s.kv_head, page, 0x12F0000000000000ull);
-          tma_load(smem_k + k_stage * 73728 + 57344, &k_map, mbar_k_full + k_stage * 8, 448, 0, s.kv_head, page, 0x12F0000000000000ull);
-          tma_load(smem_k + k_stage * 73728 + 65536, &k_map, mbar_k_full + k_stage * 8, 512, 0, s.kv_head, page, 0x12F0000000000000ull);
+          tma_load(smem_k + k_stage * 73728 + 0, &k_map, mbar_k_full + k_stage * 24, 0, 0, s.kv_head, page, 0x12F0000000000000ull);
+          tma_load(smem_k + k_stage * 73728 + 8192, &k_map, mbar_k_full + k_stage * 24, 64, 0, s.kv_head, page, 0x12F0000000000000ull);
+          tma_load(smem_k + k_stage * 73728 + 16384, &k_map, mbar_k_full + k_stage * 24, 128, 0, s.kv_head, page, 0x12F0000000000000ull);
+        }
+        mbarrier_wait(mbar_k_empty + k_stage * 24 + 8, k_phase);
+        if (lane == 0) mbarrier_arrive_expect_tx(mbar_k_full + k_stage * 24 + 8, 24576);
+        if (lane == 0) {
+          tma_load(smem_k + k_stage * 73728 + 24576, &k_map, mbar_k_full + k_stage * 24 + 8, 192, 0, s.kv_head, page, 0x12F0000000000000ull);
+          tma_load(smem_k + k_stage * 73728 + 32768, &k_map, mbar_k_full + k_stage * 24 + 8, 256, 0, s.kv_head, page, 0x12F0000000000000ull);
+          tma_load(smem_k + k_stage * 73728 + 40960, &k_map, mbar_k_full + k_stage * 24 + 8, 320, 0, s.kv_head, page, 0x12F0000000000000ull);
+        }
+        mbarrier_wait(mbar_k_empty + k_stage * 24 + 16, k_phase);
+        __syncwarp();  // no lane looks a turn of the ring later, at the parity of the turn before
+        if (lane == 0) mbarrier_arrive_expect_tx(mbar_k_full + k_stage * 24 + 16, 24576);
+        if (lane == 0) {
+          tma_load(smem_k + k_stage * 73728 + 49152, &k_map, mbar_k_full + k_stage * 24 + 16, 384, 0, s.kv_head, page, 0x12F0000000000000ull);
+          tma_load(smem_k + k_stage * 73728 + 57344, &k_map, mbar_k_full + k_stage * 24 + 16, 448, 0, s.kv_head, page, 0x12F0000000000000ull);
+          tma_load(smem_k + k_stage * 73728 + 65536, &k_map, mbar_k_full + k_stage * 24 + 16, 512, 0, s.kv_head, page, 0x12F0000000000000ull);
         }
         k_phase ^= k_stage; k_stage ^= 1;
       }
@@ -1075,7 +1102,7 @@ kiln_deepseek_mla_decode_sm100a(const __grid_constant__ TensorMap k_map,
   __syncthreads();
   if (threadIdx.x / 32 == 4) {
     tcgen05_fence_after();
-    tmem_dealloc(*(volatile u32*)(smem_bytes + 226896), 512);
+    tmem_dealloc(*(volatile u32*)(smem_bytes + 226960), 512);
   }
 
   #endif

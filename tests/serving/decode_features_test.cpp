@@ -243,6 +243,9 @@ TEST_CASE("a latent cache on sm_100a: packed rows of 13 to 128 heads and several
                 ++seed);
   run_and_check("sm_100a", std::string(kPaged) + R"(, "depth": 128, "ov_depth": 48, "v_from_k": true)", 6,
                 ++seed);
+  // K at once, and each panel by itself.
+  for (const char* chunks : {"1", "9"})
+    run_and_check("sm_100a", std::string(kPaged) + latent + R"(, "num_qk_stages": )" + chunks, 16, ++seed);
 }
 
 TEST_CASE("a latent cache under 64 rows: two warpgroups, each with half of V's columns") {

@@ -278,82 +278,79 @@ std::optional<int> swizzle_offset(std::string_view s) {
   return and_mask | or_mask << 5 | xor_mask << 10;
 }
 
+/// A modifier that sets a member: to true, to its number, to its list of bits.
+template <typename T>
+struct ModifierName {
+  std::string_view name;
+  T Modifiers::*member;
+};
+constexpr ModifierName<bool> kFlags[] = {
+    {"offen", &Modifiers::offen}, {"idxen", &Modifiers::idxen},          {"lds", &Modifiers::to_lds},
+    {"glc", &Modifiers::returns}, {"sc0", &Modifiers::returns},          {"gds", &Modifiers::gds},
+    {"clamp", &Modifiers::clamp}, {"bound_ctrl", &Modifiers::bound_ctrl}};
+constexpr ModifierName<std::uint8_t> kNumbers[] = {
+    {"offset0", &Modifiers::offset0},    {"offset1", &Modifiers::offset1},
+    {"cbsz", &Modifiers::cbsz},          {"abid", &Modifiers::abid},
+    {"blgp", &Modifiers::blgp},          {"byte_sel", &Modifiers::offset0},
+    {"bitop3", &Modifiers::offset0},     {"row_mask", &Modifiers::row_mask},
+    {"bank_mask", &Modifiers::bank_mask}};
+constexpr ModifierName<std::uint8_t> kBitLists[] = {{"op_sel", &Modifiers::op_sel},
+                                                    {"op_sel_hi", &Modifiers::op_sel_hi},
+                                                    {"neg_lo", &Modifiers::neg_lo},
+                                                    {"neg_hi", &Modifiers::neg_hi},
+                                                    {"neg", &Modifiers::neg_lo}};
+constexpr ModifierName<Select> kSelections[] = {
+    {"dst_sel", &Modifiers::dst_sel}, {"src0_sel", &Modifiers::src0_sel}, {"src1_sel", &Modifiers::src1_sel}};
+/// Caches and scopes of accesses: the device has one order of memory.
+constexpr std::string_view kWithoutMeaning[] = {"slc", "sc1", "nt", "scc", "fi", "dlc"};
+
+template <typename T, std::size_t N>
+T Modifiers::*member_of(const ModifierName<T> (&table)[N], std::string_view name) {
+  for (const auto& [known, member] : table) {
+    if (known == name) return member;
+  }
+  return nullptr;
+}
+
+int modifier_number(std::string_view value, std::string_view s, std::string_view text) {
+  const auto v = integer(value);
+  if (!v) fail(text, s);
+  return static_cast<int>(*v);
+}
+
+int modifier_offset(std::string_view value, std::string_view s, std::string_view text) {
+  if (!starts(value, "swizzle(")) return modifier_number(value, s, text);
+  const auto v = swizzle_offset(value);
+  if (!v) fail(text, s);
+  return *v;
+}
+
 void parse_modifier(std::string_view s, Inst& inst, std::string_view text) {
   Modifiers& m = inst.mod;
   const std::size_t colon = s.find(':');
   const std::string_view name = s.substr(0, colon),
                          value = colon == std::string_view::npos ? "" : s.substr(colon + 1);
-  const auto number = [&] {
-    const auto v = integer(value);
-    if (!v) fail(text, s);
-    return static_cast<int>(*v);
-  };
-  if (name == "offset") {
-    if (starts(value, "swizzle(")) {
-      const auto v = swizzle_offset(value);
-      if (!v) fail(text, s);
-      m.offset = *v;
-    } else {
-      m.offset = number();
-    }
-  } else if (name == "offset0")
-    m.offset0 = static_cast<std::uint8_t>(number());
-  else if (name == "offset1")
-    m.offset1 = static_cast<std::uint8_t>(number());
-  else if (name == "offen")
-    m.offen = true;
-  else if (name == "idxen")
-    m.idxen = true;
-  else if (name == "lds")
-    m.to_lds = true;
-  else if (name == "glc" || name == "sc0")
-    m.returns = true;
-  else if (name == "slc" || name == "sc1" || name == "nt" || name == "scc" || name == "fi" || name == "dlc")
+  if (std::find(std::begin(kWithoutMeaning), std::end(kWithoutMeaning), name) != std::end(kWithoutMeaning))
     return;
-  else if (name == "gds")
-    m.gds = true;
-  else if (name == "clamp")
-    m.clamp = true;
-  else if (name == "mul")
-    m.omod = number() == 2 ? 1 : 2;
-  else if (name == "div")
+  if (const auto flag = member_of(kFlags, name)) {
+    m.*flag = true;
+  } else if (const auto number = member_of(kNumbers, name)) {
+    m.*number = static_cast<std::uint8_t>(modifier_number(value, s, text));
+  } else if (const auto bits = member_of(kBitLists, name)) {
+    m.*bits = bit_list(value);
+  } else if (const auto select = member_of(kSelections, name)) {
+    m.sdwa = true, m.*select = selection(value);
+  } else if (name == "offset") {
+    m.offset = modifier_offset(value, s, text);
+  } else if (name == "mul") {
+    m.omod = modifier_number(value, s, text) == 2 ? 1 : 2;
+  } else if (name == "div") {
     m.omod = 3;
-  else if (name == "op_sel")
-    m.op_sel = bit_list(value);
-  else if (name == "op_sel_hi")
-    m.op_sel_hi = bit_list(value);
-  else if (name == "neg_lo")
-    m.neg_lo = bit_list(value);
-  else if (name == "neg_hi")
-    m.neg_hi = bit_list(value);
-  else if (name == "neg")
-    m.neg_lo = bit_list(value);
-  else if (name == "cbsz")
-    m.cbsz = static_cast<std::uint8_t>(number());
-  else if (name == "abid")
-    m.abid = static_cast<std::uint8_t>(number());
-  else if (name == "blgp")
-    m.blgp = static_cast<std::uint8_t>(number());
-  else if (name == "byte_sel")
-    m.offset0 = static_cast<std::uint8_t>(number());
-  else if (name == "bitop3")
-    m.offset0 = static_cast<std::uint8_t>(number());
-  else if (name == "row_mask")
-    m.row_mask = static_cast<std::uint8_t>(number());
-  else if (name == "bank_mask")
-    m.bank_mask = static_cast<std::uint8_t>(number());
-  else if (name == "bound_ctrl")
-    m.bound_ctrl = true;
-  else if (name == "dst_sel")
-    m.sdwa = true, m.dst_sel = selection(value);
-  else if (name == "src0_sel")
-    m.sdwa = true, m.src0_sel = selection(value);
-  else if (name == "src1_sel")
-    m.sdwa = true, m.src1_sel = selection(value);
-  else if (name == "dst_unused")
+  } else if (name == "dst_unused") {
     m.sdwa = true, m.preserve = value == "UNUSED_PRESERVE", m.sext_pad = value == "UNUSED_SEXT";
-  else if (!dpp_control(name, value, m))
+  } else if (!dpp_control(name, value, m)) {
     fail(text, s);
+  }
 }
 
 /// hwreg(HW_REG_MODE, 4, 2); only what the device keeps is told apart.
@@ -423,6 +420,24 @@ bool is_atomic(Class c) {
 
 }  // namespace
 
+/// Registers that the operands read and write.
+void note_registers(const OpInfo& op, std::string_view mnemonic, Inst& inst) {
+  // Global and flat atomics return only with glc/sc0; DS ones say so in their name, which the table knows.
+  int dsts = op.dsts;
+  if (is_atomic(inst.cls)) dsts = inst.mod.returns ? 1 : 0;
+  if (inst.mod.to_lds) {
+    dsts = 0;
+    inst.cls = Class::dma;
+  }
+  for (int i = 0; i < inst.operands; ++i) {
+    const bool written = i < dsts;
+    const Operand& operand = inst.ops[static_cast<std::size_t>(i)];
+    if (written) add_range(inst.writes, inst.write_count, operand);
+    if (!written || op.reads_dst || starts(mnemonic, "buffer_atomic"))
+      add_range(inst.reads, inst.read_count, operand);
+  }
+}
+
 void parse_instruction(std::string_view text, Inst& inst, std::string& label) {
   label.clear();
   const Tokens t = tokenize(text);
@@ -454,20 +469,7 @@ void parse_instruction(std::string_view text, Inst& inst, std::string& label) {
     }
     inst.ops[inst.operands++] = parse_operand(s, inst.num, text);
   }
-  // Global and flat atomics return only with glc/sc0; DS ones say so in their name, which the table knows.
-  int dsts = op->dsts;
-  if (is_atomic(inst.cls)) dsts = inst.mod.returns ? 1 : 0;
-  if (inst.mod.to_lds) {
-    dsts = 0;
-    inst.cls = Class::dma;
-  }
-  for (int i = 0; i < inst.operands; ++i) {
-    const bool written = i < dsts;
-    if (written) add_range(inst.writes, inst.write_count, inst.ops[static_cast<std::size_t>(i)]);
-    if (!written || op->reads_dst || (starts(t.mnemonic, "buffer_atomic"))) {
-      add_range(inst.reads, inst.read_count, inst.ops[static_cast<std::size_t>(i)]);
-    }
-  }
+  note_registers(*op, t.mnemonic, inst);
 }
 
 }  // namespace kiln::emulator::amdgcn

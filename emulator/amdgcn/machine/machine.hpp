@@ -132,6 +132,7 @@ struct Wave {
   void complete_some();  ///< what the random policy does between instructions
   void finish_op(Pending& op);
   void check_hazards(const Inst& in);
+  void report_under_way(const Inst& in, int reg, const char* what);
 
   // Findings (findings.cpp).
   Site site(const Inst& in, int lane) const;

@@ -12,39 +12,54 @@ namespace {
 constexpr std::uint64_t kAll = ~std::uint64_t{0};
 
 /// For each lane the lane that DPP reads, or -1 where there is none.
-void dpp_lanes(const Modifiers& m, std::int8_t (&from)[kLanes]) {
-  const int c = m.dpp_ctrl, n = c & 15;
-  for (int lane = 0; lane < kLanes; ++lane) {
-    const int row = lane & ~15, in_row = lane & 15;
-    int source = -1;
-    if (c <= 0xff)
-      source = (lane & ~3) | (c >> 2 * (lane & 3) & 3);
-    else if (c >= 0x101 && c <= 0x10f)
-      source = in_row + n < 16 ? lane + n : -1;
-    else if (c >= 0x111 && c <= 0x11f)
-      source = in_row - n >= 0 ? lane - n : -1;
-    else if (c >= 0x121 && c <= 0x12f)
-      source = row | ((in_row - n) & 15);
-    else if (c == 0x130)
-      source = lane < 63 ? lane + 1 : -1;
-    else if (c == 0x134)
-      source = (lane + 1) & 63;
-    else if (c == 0x138)
-      source = lane > 0 ? lane - 1 : -1;
-    else if (c == 0x13c)
-      source = (lane - 1) & 63;
-    else if (c == 0x140)
-      source = row | (15 - in_row);
-    else if (c == 0x141)
-      source = (lane & ~7) | (7 - (lane & 7));
-    else if (c == 0x142)
-      source = lane >= 16 ? row - 1 : -1;
-    else if (c == 0x143)
-      source = lane >= 32 ? 31 : -1;
-    else if (c >= 0x150 && c <= 0x15f)
-      source = row | n;
-    from[lane] = static_cast<std::int8_t>(source);
+/// The lane of its row, or of its four, that `lane` reads under control `c`; -1: none.
+int dpp_source_in_row(int c, int lane) {
+  const int n = c & 15, row = lane & ~15, in_row = lane & 15;
+  switch (c & ~15) {
+    case 0x100:
+      return in_row + n < 16 ? lane + n : -1;
+    case 0x110:
+      return in_row - n >= 0 ? lane - n : -1;
+    case 0x120:
+      return row | ((in_row - n) & 15);
+    case 0x150:
+      return row | n;
+    default:
+      return c <= 0xff ? (lane & ~3) | (c >> 2 * (lane & 3) & 3) : -1;
   }
+}
+
+/// The same over the wave, and mirrors.
+int dpp_source(int c, int lane) {
+  switch (c) {
+    case 0x100:
+    case 0x110:
+    case 0x120:
+      return -1;
+    case 0x130:
+      return lane < 63 ? lane + 1 : -1;
+    case 0x134:
+      return (lane + 1) & 63;
+    case 0x138:
+      return lane > 0 ? lane - 1 : -1;
+    case 0x13c:
+      return (lane - 1) & 63;
+    case 0x140:
+      return lane ^ 15;
+    case 0x141:
+      return lane ^ 7;
+    case 0x142:
+      return lane >= 16 ? (lane & ~15) - 1 : -1;
+    case 0x143:
+      return lane >= 32 ? 31 : -1;
+    default:
+      return dpp_source_in_row(c, lane);
+  }
+}
+
+void dpp_lanes(const Modifiers& m, std::int8_t (&from)[kLanes]) {
+  for (int lane = 0; lane < kLanes; ++lane)
+    from[lane] = static_cast<std::int8_t>(dpp_source(m.dpp_ctrl, lane));
 }
 
 /// Lanes of which DPP changes the destination: enabled by the row and bank masks, and with a valid source

@@ -284,12 +284,11 @@ static std::uint64_t group_bytes(const Launch& l, std::size_t lds_bytes) {
   return 10 * lds_bytes + waves * 512 * 256 * 2;
 }
 
-Report launch(GlobalMemory& global, const Module& module, const Launch& l) {
-  const Module::Impl& impl = module.impl();
-  const KernelCode& kernel = impl.find(l.kernel);
-  const std::size_t lds_bytes = kernel.info.lds_bytes + l.dynamic_lds_bytes;
-  check(kernel, impl.target, l, lds_bytes);
-  for (const Inst& in : impl.program.code) {  // refused at once, not when some path reaches it
+namespace {
+
+/// Instructions that the device does not have are refused at once, not when some path reaches one.
+void check_supported(const Program& program, const KernelCode& kernel) {
+  for (const Inst& in : program.code) {
     if (in.exec == nullptr && in.address >= kernel.entry && in.address < kernel.end &&
         in.text.rfind(".long", 0) != 0) {
       char address[32];
@@ -298,6 +297,35 @@ Report launch(GlobalMemory& global, const Module& module, const Launch& l) {
                   "': " + in.text);
     }
   }
+}
+
+Counters counters_of(const Tally& total) {
+  Counters c;
+  for (int i = 0; i < kClasses; ++i) {
+    if (total.by_class[i] == 0) continue;
+    c.by_kind[std::string(class_name(static_cast<Class>(i)))] = total.by_class[i];
+    c.warp_instructions += total.by_class[i];
+  }
+  c.lane_instructions = total.lane_instructions;
+  c.shared_accesses = total.lds_accesses;
+  c.shared_bank_conflicts = total.lds_conflicts;
+  c.global_accesses = total.global_accesses;
+  c.global_sectors = total.global_sectors;
+  c.global_bytes_read = total.bytes_read;
+  c.global_bytes_written = total.bytes_written;
+  c.async_bytes = total.dma_bytes;
+  c.matrix_flops = total.matrix_flops;
+  return c;
+}
+
+}  // namespace
+
+Report launch(GlobalMemory& global, const Module& module, const Launch& l) {
+  const Module::Impl& impl = module.impl();
+  const KernelCode& kernel = impl.find(l.kernel);
+  const std::size_t lds_bytes = kernel.info.lds_bytes + l.dynamic_lds_bytes;
+  check(kernel, impl.target, l, lds_bytes);
+  check_supported(impl.program, kernel);
   Memory memory(global, *impl.image, kernarg_block(kernel, l, lds_bytes));
   Grid grid{impl.program,     l,       memory,    impl.target,
             kernel.info.name, &kernel, lds_bytes, kernel.info.scratch_bytes};
@@ -339,21 +367,7 @@ Report launch(GlobalMemory& global, const Module& module, const Launch& l) {
   Report report;
   report.completed = grid.completed;
   report.findings = grid.mistakes.take();
-  Counters& c = report.counters;
-  for (int i = 0; i < kClasses; ++i) {
-    if (total.by_class[i] == 0) continue;
-    c.by_kind[std::string(class_name(static_cast<Class>(i)))] = total.by_class[i];
-    c.warp_instructions += total.by_class[i];
-  }
-  c.lane_instructions = total.lane_instructions;
-  c.shared_accesses = total.lds_accesses;
-  c.shared_bank_conflicts = total.lds_conflicts;
-  c.global_accesses = total.global_accesses;
-  c.global_sectors = total.global_sectors;
-  c.global_bytes_read = total.bytes_read;
-  c.global_bytes_written = total.bytes_written;
-  c.async_bytes = total.dma_bytes;
-  c.matrix_flops = total.matrix_flops;
+  report.counters = counters_of(total);
   return report;
 }
 

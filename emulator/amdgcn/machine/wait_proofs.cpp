@@ -166,24 +166,34 @@ const Inst* WaitProofs::issued_before(std::size_t at, bool vm, int others) const
 
 /// On every path from `at`, a wait that leaves no more of these operations under way comes before the first
 /// instruction that could tell whether they are over.
+bool WaitProofs::Left::told_by(const Inst& in) const {
+  bool touches = false;
+  for (const bool reads : {true, false})
+    each_register(in, reads, [&](std::size_t r) { touches |= into.test(r); });
+  const bool pauses =
+      in.text.starts_with("s_nop") || in.text.starts_with("s_setprio") || in.text.starts_with("s_sleep");
+  if (touches || (in.cls == Class::message && !pauses) || in.text.starts_with("s_setpc") ||
+      in.text.starts_with("s_swappc"))
+    return true;
+  // Memory and LDS are what other waves, and this one's other counter, see.
+  if (memory)
+    return in.cls == Class::barrier || is_lds(in) || in.cls == Class::end || is_flat(in) ||
+           in.cls == Class::vmem_atomic || in.cls == Class::smem || in.cls == Class::vmem_load;
+  return lds && (in.cls == Class::barrier || in.cls == Class::dma || is_flat(in));
+}
+
+namespace {
+
+/// `in` leaves no more under way than `wait` did, `issued` operations ago.
+bool waits_enough(const Inst& in, const Inst& wait, bool vm, int issued) {
+  if (vm) return in.mod.vmcnt <= wait.mod.vmcnt + issued;
+  return in.mod.lgkmcnt == 0 || in.mod.lgkmcnt <= wait.mod.lgkmcnt + issued;
+}
+
+}  // namespace
+
 bool WaitProofs::covered(std::size_t at, bool vm, const Left& left) const {
   const Inst& wait = program_.code[at];
-  const auto tells = [&](const Inst& in) {
-    bool touches = false;
-    for (const bool reads : {true, false})
-      each_register(in, reads, [&](std::size_t r) { touches |= left.into.test(r); });
-    const bool pauses =
-        in.text.starts_with("s_nop") || in.text.starts_with("s_setprio") || in.text.starts_with("s_sleep");
-    if (touches || (in.cls == Class::message && !pauses) || in.text.starts_with("s_setpc") ||
-        in.text.starts_with("s_swappc"))
-      return true;
-    // Memory and LDS are what other waves, and this one's other counter, see.
-    if (left.memory)
-      return in.cls == Class::barrier || is_lds(in) || in.cls == Class::end || is_flat(in) ||
-             in.cls == Class::vmem_atomic || in.cls == Class::smem || in.cls == Class::vmem_load;
-    if (left.lds) return in.cls == Class::barrier || in.cls == Class::dma || is_flat(in);
-    return false;
-  };
   // Loads return in order, and LDS operations among themselves: a wait covers them that leaves no more than
   // `wait` did and what came since. Fewest such operations on a way to an instruction; far below none where
   // some of lgkmcnt may overtake others, and only a wait for all tells.
@@ -198,10 +208,8 @@ bool WaitProofs::covered(std::size_t at, bool vm, const Left& left) const {
     if (!fresh && known->second <= issued) continue;
     known->second = issued;
     const Inst& in = program_.code[i];
-    if (is_wait(in) && (vm ? in.mod.vmcnt <= wait.mod.vmcnt + issued
-                           : in.mod.lgkmcnt == 0 || in.mod.lgkmcnt <= wait.mod.lgkmcnt + issued))
-      continue;
-    if (tells(in)) return false;
+    if (is_wait(in) && waits_enough(in, wait, vm, issued)) continue;
+    if (left.told_by(in)) return false;
     if (in.cls == Class::end) continue;
     if (!vm && counts_lgkm(in) && !is_lds(in)) issued = -kMost;
     issued = std::min(issued + ((vm ? counts_vm(in) : is_lds(in)) ? 1 : 0), issued < 0 ? -kMost : kMost);

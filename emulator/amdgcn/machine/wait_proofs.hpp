@@ -46,6 +46,8 @@ class WaitProofs {
   struct Left {
     Registers into;
     bool memory = false, lds = false;  ///< as in Under
+    /// The instruction would show that it is still under way.
+    bool told_by(const Inst& in) const;
   };
   Under after(std::size_t at, Under before) const;
   const Inst* issued_before(std::size_t at, bool vm, int others) const;

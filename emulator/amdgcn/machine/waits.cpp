@@ -147,53 +147,55 @@ void Wave::complete_some() {
   }
 }
 
-void Wave::check_hazards(const Inst& in) {
-  const auto owner = [&](int reg) -> const Pending* {
-    for (const auto* queue : {&vm, &lgkm}) {
-      for (const Pending* op : *queue) {
-        if (reg >= op->dst.first && reg < op->dst.first + op->dst.count) return op;
-      }
+namespace {
+
+/// "v17", "s4", "a0"
+std::string register_name(int reg) {
+  const int vector = reg - kScalarRegisters;
+  const char kind = vector < 0 ? 's' : vector < kAccBase ? 'v' : 'a';
+  return std::string(1, kind) + std::to_string(vector < 0 ? reg : vector % kAccBase);
+}
+
+}  // namespace
+
+void Wave::report_under_way(const Inst& in, int reg, const char* what) {
+  const Pending* owner = nullptr;
+  for (const auto* queue : {&vm, &lgkm}) {
+    for (const Pending* op : *queue) {
+      if (owner == nullptr && reg >= op->dst.first && reg < op->dst.first + op->dst.count) owner = op;
     }
-    return nullptr;
-  };
-  const auto name = [](int reg) {
-    const int vector = reg - kScalarRegisters;
-    const char kind = vector < 0 ? 's' : vector < kAccBase ? 'v' : 'a';
-    std::string text(1, kind);
-    text += std::to_string(vector < 0 ? reg : vector % kAccBase);
-    return text;
-  };
-  const auto report_owned = [&](int reg, const char* what) {
-    const Pending* op = owner(reg);
-    report(what, in, -1,
-           name(reg) + (std::string_view(what) == "register-not-waited" ? " is read" : " is overwritten") +
-               " before a wait for " + (busy_vm[reg] ? "vmcnt" : "lgkmcnt") +
-               " covers the load that writes it",
-           op == nullptr ? nullptr : op->inst, index);
+  }
+  const bool read = std::string_view(what) == "register-not-waited";
+  report(what, in, -1,
+         register_name(reg) + (read ? " is read" : " is overwritten") + " before a wait for " +
+             (busy_vm[reg] ? "vmcnt" : "lgkmcnt") + " covers the load that writes it",
+         owner == nullptr ? nullptr : owner->inst, index);
+}
+
+void Wave::check_hazards(const Inst& in) {
+  const auto first_of = [](const RegRange& range, auto&& test) {
+    for (int r = range.first; r < range.first + range.count; ++r) {
+      if (test(r)) return r;
+    }
+    return -1;
   };
   for (int i = 0; i < in.read_count; ++i) {
-    for (int r = in.reads[i].first; r < in.reads[i].first + in.reads[i].count; ++r) {
-      if (busy_vm[r] | busy_lgkm[r]) {
-        // d16 loads merge with what earlier loads of the same kind bring, in order.
-        if (in.writes[0].count != 0 && in.writes[0].first == r && i == 0 && in.complete != nullptr &&
-            in.cls != Class::vmem_atomic)
-          continue;
-        report_owned(r, "register-not-waited");
-        break;
-      }
-    }
+    const int reg = first_of(in.reads[i], [&](int r) {
+      // d16 loads merge with what earlier loads of the same kind bring, in order.
+      const bool merges = in.writes[0].count != 0 && in.writes[0].first == r && i == 0 &&
+                          in.complete != nullptr && in.cls != Class::vmem_atomic;
+      return (busy_vm[r] | busy_lgkm[r]) && !merges;
+    });
+    if (reg >= 0) report_under_way(in, reg, "register-not-waited");
   }
   // Loads of one kind return in order, so a later one may overwrite an earlier one's registers.
   const bool vm_load = in.complete != nullptr && (in.cls == Class::vmem_load || in.cls == Class::vmem_atomic);
   const bool lds_load = in.complete != nullptr && (in.cls == Class::lds_read || in.cls == Class::lds_atomic ||
                                                    in.cls == Class::lds_permute);
   for (int i = 0; i < in.write_count; ++i) {
-    for (int r = in.writes[i].first; r < in.writes[i].first + in.writes[i].count; ++r) {
-      if ((busy_vm[r] && !vm_load) || (busy_lgkm[r] && !lds_load)) {
-        report_owned(r, "register-overwritten");
-        break;
-      }
-    }
+    const int reg = first_of(in.writes[i],
+                             [&](int r) { return (busy_vm[r] && !vm_load) || (busy_lgkm[r] && !lds_load); });
+    if (reg >= 0) report_under_way(in, reg, "register-overwritten");
   }
 }
 

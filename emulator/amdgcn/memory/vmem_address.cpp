@@ -99,68 +99,88 @@ void buffer_addresses(Wave& w, const Inst& in, Pending& op, int at) {
   }
 }
 
-void check_access(Wave& w, const Inst& in, Pending& op, bool write) {
-  Tally& count = tally();
-  ++count.global_accesses;
-  u64 sectors[kLanes * 2];
-  int sector_count = 0;
+namespace {
+
+/// One access of a wave, lane by lane; each kind of mistake is reported for the first lane alone.
+struct AccessCheck {
+  Wave& w;
+  const Inst& in;
+  Pending& op;
+  bool write;
   bool out = false, unwritten = false;
-  bool shared = false, other = false;
-  for_lanes(op.exec & ~op.zero, [&](int lane) {
-    const u64 address = op.address[lane];
-    const int bytes = std::min<int>(in.bytes, op.dwords_in_range[lane] * 4);
-    if (in_private(address)) {
-      other = true;
-      if (!out && scratch_at(w, lane, static_cast<u32>(address) + static_cast<u32>(bytes) - 1) == nullptr) {
-        out = true;
-        w.report("out-of-bounds", in, lane,
-                 "private memory is accessed at offset " + std::to_string(static_cast<u32>(address)) +
-                     ", beyond its " + std::to_string(w.scratch.size() / kLanes) + " bytes per lane");
-      }
-      return;
-    }
-    if (in_shared(address)) {
-      shared = true;
-      const u64 offset = address & 0xffffffffU;
-      if (!out && !w.wg.lds.contains(offset, static_cast<std::size_t>(bytes))) {
-        out = true;
-        w.report("out-of-bounds", in, lane,
-                 "LDS is accessed at offset " + std::to_string(offset) + ", beyond its " +
-                     std::to_string(w.wg.lds.size()) + " bytes");
-      }
-      return;
-    }
-    other = true;
-    sectors[sector_count++] = address / 32;
-    if ((address + static_cast<u64>(bytes) - 1) / 32 != address / 32)
-      sectors[sector_count++] = (address + static_cast<u64>(bytes) - 1) / 32;
-    (write ? count.bytes_written : count.bytes_read) += static_cast<u64>(bytes);
-    if (!w.grid.launch.findings) return;
+
+  bool atomic() const { return in.cls == Class::vmem_atomic; }
+
+  void report_outside(int lane, const std::string& what) {
+    if (!out) w.report("out-of-bounds", in, lane, what);
+    out = true;
+  }
+
+  void in_private_memory(int lane, u64 address, int bytes) {
+    const auto offset = static_cast<u32>(address);
+    if (out || scratch_at(w, lane, offset + static_cast<u32>(bytes) - 1) != nullptr) return;
+    report_outside(lane, "private memory is accessed at offset " + std::to_string(offset) + ", beyond its " +
+                             std::to_string(w.scratch.size() / kLanes) + " bytes per lane");
+  }
+
+  void in_lds(int lane, u64 address, int bytes) {
+    const u64 offset = address & 0xffffffffU;
+    if (out || w.wg.lds.contains(offset, static_cast<std::size_t>(bytes))) return;
+    report_outside(lane, "LDS is accessed at offset " + std::to_string(offset) + ", beyond its " +
+                             std::to_string(w.wg.lds.size()) + " bytes");
+  }
+
+  void in_global_memory(int lane, u64 address, int bytes) {
     const auto ref = w.grid.memory.at(address, static_cast<std::size_t>(bytes), write);
     if (ref.data == nullptr) {
-      if (!out) {
-        w.report("out-of-bounds", in, lane,
-                 std::string(write ? "store" : "load") + " of " + std::to_string(bytes) + " bytes at " +
-                     w.grid.memory.describe(address));
+      return report_outside(lane, std::string(write ? "store" : "load") + " of " + std::to_string(bytes) +
+                                      " bytes at " + w.grid.memory.describe(address));
+    }
+    if (atomic()) {
+      if (address % in.bytes != 0) {
+        w.report("misaligned", in, lane,
+                 "atomic of " + std::to_string(bytes) + " bytes at " + w.grid.memory.describe(address));
       }
-      out = true;
-    } else if (in.cls == Class::vmem_atomic && address % in.bytes != 0) {
-      w.report("misaligned", in, lane,
-               "atomic of " + std::to_string(bytes) + " bytes at " + w.grid.memory.describe(address));
-    } else if (in.cls != Class::vmem_atomic && write) {
+    } else if (write) {
       op.global_write = true, op.epoch = w.clock.epoch;
       w.grid.races.write(w, in, address, bytes, std::has_single_bit(op.exec & ~op.zero));
-    } else if (in.cls != Class::vmem_atomic && !write) {
+    } else {
       w.grid.races.read(
           w, in, lane, address, bytes,
           in.text.find(" glc") != std::string::npos || in.text.find(" sc") != std::string::npos);
     }
-    if (ref.data != nullptr && (!write || in.cls == Class::vmem_atomic) && !unwritten &&
+    if ((!write || atomic()) && !unwritten &&
         !w.grid.memory.initialized(ref, static_cast<std::size_t>(bytes))) {
       unwritten = true;
       w.report("uninitialized-read", in, lane,
                "load of memory that was never written, at " + w.grid.memory.describe(address));
     }
+  }
+};
+
+}  // namespace
+
+void check_access(Wave& w, const Inst& in, Pending& op, bool write) {
+  Tally& count = tally();
+  ++count.global_accesses;
+  u64 sectors[kLanes * 2];
+  int sector_count = 0;
+  bool shared = false, other = false;
+  AccessCheck check{w, in, op, write};
+  for_lanes(op.exec & ~op.zero, [&](int lane) {
+    const u64 address = op.address[lane];
+    const int bytes = std::min<int>(in.bytes, op.dwords_in_range[lane] * 4);
+    if (in_shared(address)) {
+      shared = true;
+      return check.in_lds(lane, address, bytes);
+    }
+    other = true;
+    if (in_private(address)) return check.in_private_memory(lane, address, bytes);
+    const u64 first = address / 32, last = (address + static_cast<u64>(bytes) - 1) / 32;
+    sectors[sector_count++] = first;
+    if (last != first) sectors[sector_count++] = last;
+    (write ? count.bytes_written : count.bytes_read) += static_cast<u64>(bytes);
+    if (w.grid.launch.findings) check.in_global_memory(lane, address, bytes);
   });
   std::sort(sectors, sectors + sector_count);
   count.global_sectors += static_cast<u64>(std::unique(sectors, sectors + sector_count) - sectors);

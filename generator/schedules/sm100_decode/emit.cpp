@@ -102,10 +102,31 @@ Prelude prelude_of(const DecodePlan& p) {
   return prelude;
 }
 
+/// A function for each chunk of K.
 void emit_issue_scores(Writer& w, const DecodePlan& p) {
-  for (int step = 0; step < p.k_steps(); ++step)
-    w.line("mma_smem(s, descriptor(k + {}, kKHigh), descriptor(q + {}, kQHigh), kScoresKind, {});",
-           p.k->descriptor().step(step), p.q_descriptor().step(step), step > 0);
+  const int chunks = p.k->num_qk_stages_effective(), steps = p.padded_depth() / 16 / chunks;
+  for (int chunk = 0; chunk < chunks; ++chunk) {
+    w.open("__device__ __forceinline__ void issue_scores{}(u32 s, u32 k, u32 q)",
+           chunks > 1 ? fmt::format("_{}", chunk) : "");
+    for (int step = steps * chunk; step < std::min(steps * (chunk + 1), p.k_steps()); ++step)
+      w.line("mma_smem(s, descriptor(k + {}, kKHigh), descriptor(q + {}, kQHigh), kScoresKind, {});",
+             p.k->descriptor().step(step), p.q_descriptor().step(step), step > 0);
+    w.close();
+  }
+}
+
+/// S' of a tile, of each chunk of K when it has come.
+void emit_scores_by_chunk(Writer& w, const DecodePlan& p) {
+  if (!p.v_in_k) return;
+  const int chunks = p.k->num_qk_stages_effective();
+  for (int chunk = 0; chunk < chunks; ++chunk) {
+    p.k->emit_wait(w, chunk);
+    w.open("if (elect_one())");
+    w.line("issue_scores{}(tmem + s_buffer * {}, {}, q_desc);", chunks > 1 ? fmt::format("_{}", chunk) : "",
+           p.BM, p.k->get());
+    if (chunk + 1 == chunks) w.line("tcgen05_commit(mbar_s_full + 8 * s_buffer);");
+    w.close();
+  }
 }
 
 /// O' (+)= V' P', a block of columns of V after the other.
@@ -117,6 +138,9 @@ void emit_issue_output(Writer& w, const DecodePlan& p) {
       w.line("mma_smem(o + {}, descriptor(v + {}, kVHigh), descriptor(p + {}, kPHigh), kOutputKind, {});",
              j * p.BM, (panels * v.tile().panel_bytes() >> 4) + v.step(step), p.p_descriptor().step(step),
              step == 0 ? "add" : "true");
+    if (!p.v_in_k) continue;
+    for (int chunk = 0; chunk < p.k->num_qk_stages_effective(); ++chunk)
+      if (p.last_reader(chunk) == j) w.line("tcgen05_commit(empty + {});", 8 * chunk);
   }
 }
 
@@ -211,24 +235,31 @@ void emit_convert(Writer& w, const DecodePlan& p, bool k) {
   to.emit_step(w);
 }
 
-/// K or V of tile n into the next slot.
+/// K or V of tile n into the next slot, chunk by chunk.
 void emit_load(Writer& w, const DecodePlan& p, const TMAConsumerPipeline& pipeline, const char* name) {
   if (p.narrow) return emit_load_bytes(w, p, name[0] == 'k');
   const auto& ring = pipeline.ring();
   const auto& operand = *p.operand;
-  ring.emit_wait_empty_by_warp(w, 0);
-  // Bytes of other lanes may land before they are expected: the phase waits for lane 0's arrival in any case.
-  w.line("if (lane == 0) mbarrier_arrive_expect_tx({}, {});", ring.full(0), pipeline.barrier_bytes());
-  for (int round = 0; round < operand.rounds(); ++round) {
-    const std::string condition = operand.issues(round);
-    if (!condition.empty()) w.open("if ({})", condition);
-    const int piece = operand.eff_page() * DecodePlan::kRowBytes;
-    for (int panel = 0; panel < pipeline.num_panels(); ++panel)
-      w.line("tma_load(smem_{0} + {1} * {2} + {3}{4}, &{0}_map, {5}, {6}, {7}, {8});", name, ring.stage(),
-             pipeline.slot_bytes(), panel * pipeline.descriptor().tile().panel_bytes() + round * 32 * piece,
-             operand.num_pages() > 1 ? fmt::format(" + lane * {}", piece) : "", ring.full(0), panel * 64,
-             operand.coordinates("n", round), kEvictFirst);
-    if (!condition.empty()) w.close();
+  const int piece = operand.eff_page() * p.kRowBytes, panels = pipeline.panels_per_chunk();
+  const int chunks = pipeline.num_qk_stages_effective();
+  for (int chunk = 0; chunk < chunks; ++chunk) {
+    // Once a slot the lanes meet, at its last chunk.
+    if (chunk + 1 < chunks)
+      ring.emit_wait_empty(w, chunk);
+    else
+      ring.emit_wait_empty_by_warp(w, chunk);
+    // Bytes of other lanes may land before they are expected: the phase waits for lane 0's arrival in any case.
+    w.line("if (lane == 0) mbarrier_arrive_expect_tx({}, {});", ring.full(chunk), pipeline.barrier_bytes());
+    for (int round = 0; round < operand.rounds(); ++round) {
+      const std::string condition = operand.issues(round);
+      if (!condition.empty()) w.open("if ({})", condition);
+      for (int panel = panels * chunk; panel < panels * (chunk + 1); ++panel)
+        w.line("tma_load(smem_{0} + {1} * {2} + {3}{4}, &{0}_map, {5}, {6}, {7}, {8});", name, ring.stage(),
+               pipeline.slot_bytes(), panel * pipeline.descriptor().tile().panel_bytes() + round * 32 * piece,
+               operand.num_pages() > 1 ? fmt::format(" + lane * {}", piece) : "", ring.full(chunk),
+               panel * 64, operand.coordinates("n", round), kEvictFirst);
+      if (!condition.empty()) w.close();
+    }
   }
   ring.emit_step(w);
 }
@@ -252,6 +283,7 @@ void emit_v_step(Writer& w, const DecodePlan& p) {
 constexpr std::pair<const char*, Emit> kBlocks[] = {
     {"issue_scores", emit_issue_scores},
     {"issue_output", emit_issue_output},
+    {"scores_by_chunk", emit_scores_by_chunk},
     {"over_lanes", emit_over_lanes},
     {"ring_addresses",
      [](Writer& w, const DecodePlan& p) {

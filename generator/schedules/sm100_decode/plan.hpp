@@ -25,7 +25,8 @@ struct DecodePlan {
   FA4Config rings;  ///< tile and stages of K and V, as their pipelines take them
 
   int depth = 0, ov_depth = 0, BM = 0, num_kv_stages = 0;
-  int BN = 128;  ///< keys of a tile: rows of the matrix instruction of S', 128 or 64
+  int num_qk_stages = 1;  ///< chunks of a latent slot, which come and are freed one by one
+  int BN = 128;           ///< keys of a tile: rows of the matrix instruction of S', 128 or 64
   bool lse = false, sink = false;
   /// K and V of one byte an element: four more warps turn tiles into FP16, which is the type of all products then.
   bool narrow = false;
@@ -57,6 +58,11 @@ struct DecodePlan {
   /// Columns of V of a matrix instruction, and how many of those O has.
   int MV() const { return padded_ov() == 64 ? 64 : 128; }
   int out_blocks() const { return (padded_ov() + MV() - 1) / MV(); }
+  /// Where V lies in K: the last block of O whose product reads chunk `chunk` of the slot. P's is read by all.
+  int last_reader(int chunk) const {
+    const int end = (chunk + 1) * k->panels_per_chunk() * 64;  // column
+    return end > padded_ov() ? out_blocks() - 1 : (end - 1) / MV();
+  }
   SmemTile q_tile() const { return {BM, kRowBytes, 2}; }
   SmemTile p_tile() const { return {BM, kRowBytes, 2}; }
   MMASmemDescriptor q_descriptor() const { return {q_tile(), true}; }

@@ -5,7 +5,7 @@ namespace kiln::sm100 {
 TMAConsumerPipeline::TMAConsumerPipeline(const FA4Config& config, bool is_k)
     : config_(config),
       is_k_(is_k),
-      ring_(is_k ? "k" : "v", config.num_kv_stages, is_k ? config.num_qk_stages : 1),
+      ring_(is_k ? "k" : "v", config.num_kv_stages, is_k || config.v_in_k ? config.num_qk_stages : 1),
       descriptor_({config.BN, config.swizzle_bytes, config.element_bytes()}, is_k) {
   if (config.shared_ring) ring_.take_turns(is_k ? 0 : 1);
 }
