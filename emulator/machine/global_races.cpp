@@ -113,7 +113,10 @@ void GlobalRaces::note_unmet(Warp& w) {
   };
   const Cell& c = cells_[cell];
   if (!harmless(c.write) || (a.write && !harmless(c.read))) return false;
-  return (c.write.op & kBeside) == 0 || std::all_of(beside_[cell].begin(), beside_[cell].end(), harmless);
+  if (a.write && (c.read.op & kBeside) != 0 && !harmless(beside_[cell].reader)) return false;
+  if ((c.write.op & kBeside) == 0) return true;
+  const auto& writers = beside_[cell].writers;
+  return std::all_of(writers.begin(), writers.end(), harmless);
 }
 
 [[gnu::always_inline]] inline void GlobalRaces::note(const Judged& a, std::uint64_t cell,
@@ -123,10 +126,39 @@ void GlobalRaces::note_unmet(Warp& w) {
   const bool by_same = slot.cluster == a.by.cluster && slot.agent == a.by.agent;
   const auto apart = static_cast<std::uint16_t>(slot.mask & ~mask);
   if (a.write && ((slot.op & kBeside) != 0 || (!by_same && apart != 0))) return note_beside(a, cell, mask);
+  if (!a.write && slot.epoch != 0 && (!by_same || (apart != 0 && slot.epoch != a.by.epoch)))
+    return note_reader(a, cell, mask);
   const auto before = static_cast<std::uint16_t>(by_same && slot.epoch == a.by.epoch ? slot.mask : 0);
+  const std::uint32_t several = a.write ? 0 : slot.op & kBeside;
   slot = a.by;
+  slot.op |= several;
   slot.mask = before | mask;
-  if (a.write) c.read.mask &= static_cast<std::uint16_t>(~mask);
+  if (a.write) overwrite_reads(cell, mask);
+}
+
+[[gnu::always_inline]] inline void GlobalRaces::overwrite_reads(std::uint64_t cell, std::uint16_t mask) {
+  Slot& read = cells_[cell].read;
+  read.mask &= static_cast<std::uint16_t>(~mask);
+  if ((read.op & kBeside) == 0) return;
+  Slot& first = beside_[cell].reader;
+  first.mask &= static_cast<std::uint16_t>(~mask);
+  if (first.mask == 0) read.op &= ~kBeside;
+}
+
+/// The latest reader, where there was another one: the first one since the write is kept, unless the latest follows it and
+/// has read the same bytes.
+[[gnu::noinline]] void GlobalRaces::note_reader(const Judged& a, std::uint64_t cell, std::uint16_t mask) {
+  Slot& slot = cells_[cell].read;
+  std::uint32_t several = slot.op & kBeside;
+  const bool follows = slot.cluster == a.by.cluster && (slot.mask & ~mask) == 0 &&
+                       a.races.known_to_all(a.w, slot.agent, slot.epoch);
+  if (several == 0 && slot.mask != 0 && !follows && beside_ != nullptr) {
+    beside_[cell].reader = slot;
+    several = kBeside;
+  }
+  slot = a.by;
+  slot.op |= several;
+  slot.mask = mask;
 }
 
 [[gnu::noinline]] void GlobalRaces::note_beside(const Judged& a, std::uint64_t cell, std::uint16_t mask) {
@@ -138,9 +170,9 @@ void GlobalRaces::note_unmet(Warp& w) {
   last.mask &= rest;
   c.write = a.by;
   c.write.mask = before | mask;
-  c.read.mask &= rest;
+  overwrite_reads(cell, mask);
   if (beside_ == nullptr) return;
-  Beside& list = beside_[cell];
+  auto& list = beside_[cell].writers;
   for (Slot& s : list) s.mask &= rest;
   if (!by_same && last.mask != 0) {
     // The oldest makes room.
@@ -154,7 +186,7 @@ void GlobalRaces::note_unmet(Warp& w) {
 
 GlobalRaces::Slot GlobalRaces::beside(const Judged& a, std::uint64_t cell, std::uint16_t mask) {
   if ((cells_[cell].write.op & kBeside) == 0) return {};
-  for (const Slot& s : beside_[cell]) {
+  for (const Slot& s : beside_[cell].writers) {
     if ((s.mask & mask) == 0 || ordered(a, s)) continue;
     if (a.write || !same_ordered(cell, s, s.mask & mask, [&](const Slot& by) { return ordered(a, by); }))
       return s;
@@ -172,10 +204,11 @@ struct Met {
 /// What an access that writes another value meets besides the latest writer of a cell: other writers, readers, and what
 /// lanes of a warp did that the publishing one had not met.
 template <class Judged, class Cell, class Slot, class ReadMeets, class HalfMet>
-Met<Slot> others(const Judged& a, const Cell& cell, const Slot& apart, ReadMeets read_meets,
-                 HalfMet half_met) {
+Met<Slot> others(const Judged& a, const Cell& cell, const Slot& reader, const Slot& apart,
+                 ReadMeets read_meets, HalfMet half_met) {
   if (apart.epoch != 0) return {apart, true, false};
-  if (a.write && read_meets()) return {cell.read, false, false};
+  for (const Slot& read : {cell.read, reader})
+    if (a.write && read_meets(read)) return {read, false, false};
   if (half_met(cell.write, true)) return {cell.write, true, true};
   if (a.write && half_met(cell.read, false)) return {cell.read, false, true};
   return {};
@@ -195,7 +228,8 @@ void GlobalRaces::judge(Judged& a, std::uint64_t address, std::uint32_t bytes) {
       note(a, at / 16, mask);
       continue;
     }
-    const Cell cell{writer(cells_[at / 16]), cells_[at / 16].read};
+    const Cell cell{writer(cells_[at / 16]), plain_slot(cells_[at / 16].read)};
+    const Slot reader = first_reader(at / 16);
     const auto meets = [&](const Slot& s) { return s.epoch != 0 && (s.mask & mask) != 0 && !ordered(a, s); };
     const auto half_met = [&](const Slot& s, bool write) {
       return s.epoch != 0 && (s.mask & mask) != 0 && !met(a, s, at / 16, mask, write);
@@ -215,8 +249,8 @@ void GlobalRaces::judge(Judged& a, std::uint64_t address, std::uint32_t bytes) {
         other_write = true;
       }
     } else if (!a.silent) {
-      const auto read = [&] { return meets(cell.read) && !write_depends(a, cell.read); };
-      const auto met = others(a, cell, beside(a, at / 16, mask), read, half_met);
+      const auto read = [&](const Slot& s) { return meets(s) && !write_depends(a, s); };
+      const auto met = others(a, cell, reader, beside(a, at / 16, mask), read, half_met);
       other = met.slot;
       other_write = met.write;
       lanes_only = met.lanes_only;

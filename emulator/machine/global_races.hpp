@@ -122,14 +122,18 @@ class GlobalRaces {
     Slot write, read;
   };
   static_assert(sizeof(Cell) == 32);
-  /// Writers of other bytes of a cell than its latest one: where there are some, its `op` has this bit.
+  /// Writers of other bytes of a cell than its latest one: where there are some, its `op` has this bit. That of the
+  /// latest reader has it where the first reader since the write is noted, which the latest does not follow.
   static constexpr std::uint32_t kBeside = 1u << 31;
-  using Beside = std::array<Slot, 3>;
-  static Slot writer(const Cell& cell) {
-    Slot s = cell.write;
+  struct Beside {
+    std::array<Slot, 3> writers;
+    Slot reader;
+  };
+  static Slot plain_slot(Slot s) {
     s.op &= ~kBeside;
     return s;
   }
+  static Slot writer(const Cell& cell) { return plain_slot(cell.write); }
   /// A write of what the latest write had stored, unordered with that: who follows it may read.
   struct Same {
     Slot base, by;
@@ -152,6 +156,11 @@ class GlobalRaces {
   bool plain(const Judged& a, std::uint64_t cell, std::uint16_t mask) const;
   void note(const Judged& a, std::uint64_t cell, std::uint16_t mask);
   void note_beside(const Judged& a, std::uint64_t cell, std::uint16_t mask);
+  void overwrite_reads(std::uint64_t cell, std::uint16_t mask);
+  void note_reader(const Judged& a, std::uint64_t cell, std::uint16_t mask);
+  Slot first_reader(std::uint64_t cell) const {
+    return (cells_[cell].read.op & kBeside) != 0 ? beside_[cell].reader : Slot();
+  }
   /// A writer of some of these bytes, other than the latest of the cell, that nothing orders before `a`.
   Slot beside(const Judged& a, std::uint64_t cell, std::uint16_t mask);
   void judge(Judged& a, std::uint64_t address, std::uint32_t bytes);
@@ -195,8 +204,10 @@ class GlobalRaces {
     Slot write, read;
     bool read_since = false;
     std::vector<Slot> earlier;  ///< reads that nothing orders before a later one, of each agent the latest
+    std::vector<Slot> atomics;  ///< the same of atomics that the later ones have not looked at
   };
-  static constexpr std::size_t kEarlierReads = 32;
+  static constexpr std::size_t kEarlierReads = 32, kEarlierAtomics = 8;
+  static void note_write(const Judged& a, Strong& s);
   static void note_read(const Judged& a, Strong& s);
   std::unordered_map<std::uint64_t, Strong> strong_;  ///< by offset / 4
   std::uint8_t* strong_stretches_ = nullptr;          ///< whether a stretch of memory has any

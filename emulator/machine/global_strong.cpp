@@ -87,11 +87,24 @@ void GlobalRaces::strong_access(Warp& w, const Op& op, int lane, std::uint64_t a
     std::atomic_ref(strong_stretches_[4 * word / kStretch]).store(1, std::memory_order_relaxed);
     Strong& s = strong_[word];
     if (write)
-      s.write = a.by;
+      note_write(a, s);
     else
       note_read(a, s);
     s.read_since = !write;
   }
+}
+
+/// An atomic whose result is used has seen the earlier ones, and the order of one word does for who follows it.
+void GlobalRaces::note_write(const Judged& a, Strong& s) {
+  const auto mine = [&](const Slot& r) { return r.cluster == a.by.cluster && r.agent == a.by.agent; };
+  if ((a.op.flags & kUnread) == 0)
+    s.atomics.clear();
+  else if (s.write.epoch != 0 && s.atomics.size() < kEarlierAtomics && !mine(s.write) &&
+           !ordered(a, s.write) && std::none_of(s.atomics.begin(), s.atomics.end(), [&](const Slot& r) {
+             return r.cluster == s.write.cluster && r.agent == s.write.agent;
+           }))
+    s.atomics.push_back(s.write);
+  s.write = a.by;
 }
 
 /// A read that the new one follows needs no place: who follows the new one follows it.
@@ -138,7 +151,8 @@ void GlobalRaces::meet_weak(const Judged& a, std::uint64_t address, std::uint32_
     stop = std::min(end, first + 16);
     const auto mask = static_cast<std::uint16_t>(((1u << (stop - first)) - 1) & ~((1u << (at - first)) - 1));
     lock.take(at);
-    const Cell cell{writer(cells_[at / 16]), cells_[at / 16].read};
+    const Cell cell{writer(cells_[at / 16]), plain_slot(cells_[at / 16].read)};
+    const Slot reader = first_reader(at / 16);
     const auto meets = [&](const Slot& s) { return s.epoch != 0 && (s.mask & mask) != 0 && !ordered(a, s); };
     other_write = meets(cell.write);
     if (other_write)
@@ -147,6 +161,8 @@ void GlobalRaces::meet_weak(const Judged& a, std::uint64_t address, std::uint32_
       other = apart, other_write = true;
     else if (a.write && meets(cell.read) && !write_depends(a, cell.read))
       other = cell.read;
+    else if (a.write && meets(reader) && !write_depends(a, reader))
+      other = reader;
   }
   lock.release();
   if (other.epoch != 0)
@@ -167,8 +183,13 @@ void GlobalRaces::meet_strong(const Judged& a, std::uint64_t address, std::uint3
       const auto meets = [&](const Slot& r) {
         return !ordered(a, r) && !values_.ordered(a.w, a.lane, a.by.op, {r.cluster, r.agent, r.epoch, r.op});
       };
-      if (s.write.epoch != 0 && !ordered(a, s.write) && !(s.read_since && read_ordered))
+      const bool followed = s.read_since && read_ordered;
+      const auto atomic =
+          std::find_if(s.atomics.begin(), s.atomics.end(), [&](const Slot& r) { return !ordered(a, r); });
+      if (s.write.epoch != 0 && !ordered(a, s.write) && !followed)
         other = s.write, other_write = true;
+      else if (!followed && atomic != s.atomics.end())
+        other = *atomic, other_write = true;
       else if (a.write && s.read.epoch != 0 && meets(s.read))
         other = s.read;
       else if (a.write)

@@ -252,6 +252,13 @@ void report_lanes(Warp& w, const Op& op, int lane, const LaneWords::Conflict& wi
          site_of(w, w.block->cluster->program->ops[with.op], with.lane), severity);
 }
 
+/// Whether two instructions, neither of which says which lane accesses what, meet by a lane and its partner: that they
+/// are two comes of the notes alone.
+bool met_partner(const Warp& w, std::uint32_t op, int lane, const LaneWords::Conflict& with) {
+  const auto& ops = w.block->cluster->program->ops;
+  return (ops[op].flags & ops[with.op].flags & kUnspecifiedLanes) != 0 && with.lane == partner_of(lane);
+}
+
 std::uint32_t index_of(const Warp& w, const Op& op) {
   return static_cast<std::uint32_t>(&op - w.block->cluster->program->ops.data());
 }
@@ -306,6 +313,7 @@ void LaneTracker::access_lanes(Warp& w, const Access& a) {
   });
   log.noted(w.lanes.now);
   note(moment_of(w), a, [&](int lane, std::uint32_t at, const LaneWords::Conflict& with) {
+    if (met_partner(w, a.op, lane, with)) return;
     report_lanes(w, w.block->cluster->program->ops[a.op], lane, with, a.write,
                  "shared address " + std::to_string(at));
   });
@@ -358,6 +366,7 @@ void GlobalWords::access_lanes(Warp& w, const Access& a) {
   });
   log_.noted(w.lanes.now);
   note(moment_of(w), a, [&](int lane, std::uint64_t at, const LaneWords::Conflict& with) {
+    if (met_partner(w, a.op, lane, with)) return;
     report_lanes(w, w.block->cluster->program->ops[a.op], lane, with, a.write,
                  "global memory " + w.block->cluster->launch->memory->describe(at),
                  with.strong != a.strong ? Severity::undefined : Severity::error);

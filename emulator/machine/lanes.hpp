@@ -17,6 +17,13 @@ namespace kiln::emulator {
 struct SharedAccess;
 struct Warp;
 
+/// Flag of an Op: which of the warp's lanes accesses which element is not specified. Each is noted of two lanes, so that
+/// whichever lane comes next, another one has been there.
+inline constexpr unsigned kUnspecifiedLanes = 0x2000;
+constexpr int partner_of(int lane) {
+  return lane ^ 1;
+}
+
 /// When and by which warp an access is made.
 struct Moment {
   const LaneClock& clock;

@@ -83,6 +83,9 @@ struct Op {
   const void* aux = nullptr;  ///< scalar function or a table entry owned by the program
 };
 
+/// Flag of an atomic whose result no instruction reads: it orders nothing by what it has seen.
+inline constexpr unsigned kUnread = 0x4000;
+
 /// A register that an instruction reads or writes; reads come first. `state` counts registers of a function:
 /// rows in units of 64 bytes, then predicates.
 struct Touch {

@@ -13,6 +13,16 @@ namespace {
 constexpr auto kStrongUnit = static_cast<std::uint32_t>(Unit::strong);
 constexpr auto kCopyUnit = static_cast<std::uint32_t>(Unit::cp_async);
 
+constexpr auto kStrongBefore = static_cast<std::uint32_t>(Unit::strong_before);
+
+/// Noted among the readers of a cell, though it writes.
+bool is_reduction(std::uint32_t unit) {
+  return unit >= static_cast<std::uint32_t>(Unit::reduction);
+}
+bool is_strong(std::uint32_t unit) {
+  return unit == kStrongUnit || unit == kStrongBefore;
+}
+
 }  // namespace
 
 [[gnu::always_inline]] inline std::uint64_t RaceTracker::reader_key(const Slot& s) {
@@ -71,7 +81,7 @@ struct RaceTracker::Judged {
   std::uint32_t epoch, lanes, op;
   std::uint32_t
       guarded;  ///< an agent whose epochs in `clock` do not tell what the lane knows: its own warp's threads
-  bool by_thread, strong, async_proxy;
+  bool by_thread, strong, async_proxy, reduces;
   const std::vector<Partial>* partial;  ///< what is known beside `clock`; null: that is not all
   /// Readers of other warps that a cell had, and which of them (or the one after) made room for the read of
   /// `seen_mask`: the next cell mostly has the same.
@@ -99,17 +109,33 @@ struct RaceTracker::Judged {
   }
 };
 
+/// Atomics and strong accesses of other blocks than the scope of one of the two has.
+[[gnu::noinline]] bool RaceTracker::scopes_apart(const Judged& a, const Slot& s) const {
+  const auto& ops = cluster_.program->ops;
+  return ((a.access.op.flags | ops[s.op].flags) & kCtaScope) != 0 &&
+         warp_of(s.agent).block != a.access.warp.block;
+}
+
 /// A thread follows its own past; what its units did it follows only once retired.
-[[gnu::always_inline]] inline bool RaceTracker::ordered(const Judged& a, const Slot& s) const {
+[[gnu::always_inline]] inline bool RaceTracker::happened_before(const Judged& a, const Slot& s) const {
   if (s.agent != a.guarded && s.epoch <= a.clock[s.agent]) return true;
-  const bool other_strong = s.agent % kUnits == kStrongUnit;
-  if (a.strong && other_strong) return true;
-  const std::uint32_t by = other_strong ? s.agent - kStrongUnit : s.agent;
+  const std::uint32_t unit = s.agent % kUnits;
+  const std::uint32_t by = is_strong(unit) ? s.agent - unit : s.agent;
   if (by == a.warp * kUnits)  // between threads of a warp LaneTracker judges
     return a.by_thread || a.lane < 0 || a.access.warp.lanes.knows(a.lane, s.lanes, s.epoch);
   if (s.epoch <= a.clock[by]) return true;
   if (a.unheard_of(by)) return false;
   return knows(a.access.warp, a.lane, by, s.epoch, s.lanes);
+}
+
+/// What happened before, or need not have.
+[[gnu::always_inline]] inline bool RaceTracker::ordered(const Judged& a, const Slot& s) const {
+  if (a.strong || a.reduces) {
+    const std::uint32_t unit = s.agent % kUnits;
+    if ((is_strong(unit) || is_reduction(unit)) && (cluster_.blocks.size() == 1 || !scopes_apart(a, s)))
+      return true;
+  }
+  return happened_before(a, s);
 }
 
 /// Of a writer that is ordered before `a`.
@@ -180,6 +206,7 @@ KILN_MULTIVERSION bool RaceTracker::meet_writers(const Judged& a, Cells& cells, 
                                                  std::uint16_t mask, std::uint32_t at) {
   const Slot* last = &cells.write[cell];
   const std::uint8_t marks = cells.marks[cell];
+  if ((marks & Cells::kReduced) != 0 && !a.reduces) meet_readers(a, cells, cell, mask, at);
   const bool overlaps = last->epoch != 0 && (last->mask & mask) != 0;
   const bool equal = overlaps && meets_equal(a, *last, mask, at);
   if (equal && !a.joins(*last)) {
@@ -216,8 +243,13 @@ KILN_MULTIVERSION bool RaceTracker::meet_writers(const Judged& a, Cells& cells, 
                                                                std::size_t cell, std::uint16_t mask,
                                                                std::uint32_t at) {
   bool left = false;
+  // An atomic leaves reductions to whoever follows: but one whose result is used has seen earlier atomics, and the order
+  // of one word does for who follows it.
+  const bool unread = (a.access.op.flags & kUnread) != 0;
   const auto overtake = [&](Slot& r) {
-    if (r.epoch != 0 && (r.mask & mask) != 0) {
+    const std::uint32_t unit = r.agent % kUnits;
+    const bool stays = a.strong && is_reduction(unit) && (unread || unit != kStrongBefore);
+    if (!stays && r.epoch != 0 && (r.mask & mask) != 0) {
       if (r.agent != a.self && !a.silent && !ordered(a, r)) report_conflict(a, r, at, false);
       r.mask &= static_cast<std::uint16_t>(~mask);
       if (r.mask == 0) r.epoch = 0;
@@ -233,12 +265,66 @@ KILN_MULTIVERSION bool RaceTracker::meet_writers(const Judged& a, Cells& cells, 
     std::erase_if(more, [](const Slot& r) { return r.epoch == 0; });
     if (more.empty()) marks = static_cast<std::uint8_t>(marks & ~Cells::kMore);
   }
-  if (!left) marks = static_cast<std::uint8_t>(marks & ~Cells::kTwice);
+  if (!left) marks = static_cast<std::uint8_t>(marks & ~(Cells::kTwice | Cells::kReduced));
+}
+
+/// A reduction and what reads the bytes. Reductions are noted as readers: whatever comes later, reading or writing, has
+/// to follow all of them, while they need not follow each other.
+void RaceTracker::meet_readers(const Judged& a, Cells& cells, std::size_t cell, std::uint16_t mask,
+                               std::uint32_t at) {
+  const auto meet = [&](const Slot& r) {
+    const bool reduction = is_reduction(r.agent % kUnits);
+    if (r.epoch != 0 && (r.mask & mask) != 0 && (a.reduces || reduction) && !ordered(a, r))
+      report_conflict(a, r, at, reduction);
+  };
+  for (std::size_t i = 0; i < cells.readers[cell]; ++i) meet(cells.reads[i][cell]);
+  if ((cells.marks[cell] & Cells::kMore) != 0)
+    std::for_each(cells.more[cell].begin(), cells.more[cell].end(), meet);
+}
+
+void RaceTracker::reduce_cell(Judged& a, Cells& cells, std::size_t cell, std::uint16_t mask,
+                              std::uint32_t at) {
+  meet_readers(a, cells, cell, mask, at);
+  cells.marks[cell] |= Cells::kReduced;
+  read_cell(a, cells, cell, mask);
+}
+
+/// An earlier atomic of another warp, which a later one does not follow: who reads has to follow both.
+[[gnu::noinline]] void RaceTracker::note_reduction(Cells& cells, std::size_t cell, const Slot& by) {
+  cells.marks[cell] |= Cells::kReduced;
+  const auto replaced = [&](const Slot& r) {
+    return r.epoch == 0 || (r.agent == by.agent && (r.mask & ~by.mask) == 0);
+  };
+  const std::size_t readers = cells.readers[cell];
+  for (std::size_t i = 0; i < readers; ++i)
+    if (replaced(cells.reads[i][cell])) {
+      cells.reads[i][cell] = by;
+      return;
+    }
+  if (readers < Cells::kReads) {
+    if (cells.reads[readers].empty()) cells.reads[readers].resize(cells.write.size());
+    cells.reads[readers][cell] = by;
+    ++cells.readers[cell];
+    return;
+  }
+  if (cells.more.empty()) cells.more.resize(cells.write.size());
+  cells.marks[cell] |= Cells::kMore;
+  auto& more = cells.more[cell];
+  const auto mine = std::find_if(more.begin(), more.end(), replaced);
+  (mine != more.end() ? *mine : more.emplace_back()) = by;
 }
 
 [[gnu::always_inline]] inline void RaceTracker::write_cell(const Judged& a, Cells& cells, std::size_t cell,
                                                            std::uint16_t mask, std::uint32_t at) {
   overtake_reads(a, cells, cell, mask, at);
+  if (const Slot& last = cells.write[cell]; a.strong && last.epoch != 0 && last.agent != a.self &&
+                                            last.agent % kUnits == kStrongUnit && (last.mask & mask) != 0 &&
+                                            (a.access.op.flags & kUnread) != 0 && !happened_before(a, last)) {
+    Slot before = last;
+    before.mask &= mask;
+    before.agent = static_cast<std::uint16_t>(last.agent - kStrongUnit + kStrongBefore);
+    note_reduction(cells, cell, before);
+  }
   std::uint8_t& marks = cells.marks[cell];
   Slot& write = cells.write[cell];
   const bool joins = write.agent == a.self && write.epoch == a.epoch;  // the latest write
@@ -288,9 +374,10 @@ RaceTracker::Slot* RaceTracker::free_slot(Judged& a, Cells& cells, std::size_t c
   std::size_t free = readers;
   for (std::size_t i = 0; i < readers; ++i) {
     const Slot& r = cells.reads[i][cell];
-    others &= a.unheard_of(r.agent - (r.agent % kUnits == kStrongUnit ? kStrongUnit : 0));
+    const std::uint32_t unit = r.agent % kUnits;
+    others &= a.unheard_of(r.agent - (is_strong(unit) ? unit : 0));
     if (r.epoch != 0 && r.agent == a.self) cells.marks[cell] |= Cells::kTwice;
-    const bool keeps = r.epoch != 0 && (r.agent == a.self || (r.mask & ~mask) != 0);
+    const bool keeps = r.epoch != 0 && (r.agent == a.self || (r.mask & ~mask) != 0 || is_reduction(unit));
     if (free == readers && !keeps && (r.epoch == 0 || ordered(a, r))) free = i;
   }
   if (free == Cells::kReads) return nullptr;
@@ -348,6 +435,7 @@ RaceTracker::Judged RaceTracker::judged(const SharedAccess& a) const {
           .by_thread = by_thread,
           .strong = strong,
           .async_proxy = !by_thread && a.unit != kCopyUnit,
+          .reduces = is_reduction(a.unit),
           .partial = pending_[i].empty() ? &clocks_[i].partial : nullptr,
           .seen = seen_.data()};
 }
@@ -372,10 +460,13 @@ void RaceTracker::forget(Cells& cells, std::size_t cell) {
   if (cells.age[cell] != cells.now) forget(cells, cell);
   const Slot& last = cells.write[cell];
   const bool apart = last.epoch == 0 || (last.mask & mask) == 0;
-  const auto special = static_cast<std::uint8_t>(Cells::kSplit | (a.access.write ? Cells::kAlike : 0));
+  const auto special =
+      static_cast<std::uint8_t>(Cells::kSplit | Cells::kReduced | (a.access.write ? Cells::kAlike : 0));
   const bool plain = (cells.marks[cell] & special) == 0 && (apart || settled(a, last));
   if (!plain && meet_writers(a, cells, cell, mask, at)) return;
-  if (a.access.write)
+  if (a.reduces)
+    reduce_cell(a, cells, cell, mask, at);
+  else if (a.access.write)
     write_cell(a, cells, cell, mask, at);
   else
     read_cell(a, cells, cell, mask);
@@ -399,8 +490,8 @@ void RaceTracker::access(const SharedAccess& a) {
   if (a.offset < kSharedBase) return;
   Judged judged_access = judged(a);
   if (judged_access.by_thread && a.lane >= 0) a.block.lane_races->access(a, judged_access.strong);
-  const bool by_load = a.unit >= static_cast<std::uint32_t>(Unit::bulk_load) &&
-                       a.unit < static_cast<std::uint32_t>(Unit::bulk_write);
+  const bool by_load = judged_access.reduces || (a.unit >= static_cast<std::uint32_t>(Unit::bulk_load) &&
+                                                 a.unit < static_cast<std::uint32_t>(Unit::bulk_write));
   if (by_load || &a.block != a.warp.block)
     visit(a.warp, a.op, a.lane, a.block, judged_access.strong ? 0 : a.unit, judged_access.epoch);
   access_cells(judged_access);

@@ -26,6 +26,7 @@ RaceTracker::RaceTracker(Cluster& cluster) : cluster_(cluster) {
     fences->resize(warps);
     for (Clock& c : *fences) c.agents.assign(std::size_t{warps} * kUnits, 0);
   }
+  mbarriers_.resize(warps);
   visits_.resize(cluster.blocks.size());
   for (std::uint32_t w = 0; w < warps; ++w) clocks_[w].agents[std::size_t{w} * kUnits] = 1;
   unit_epoch_.assign(std::size_t{warps} * kUnits, 0);
@@ -33,6 +34,15 @@ RaceTracker::RaceTracker(Cluster& cluster) : cluster_(cluster) {
 
 std::uint32_t RaceTracker::index(const Warp& w) const {
   return first_warp_[w.block->rank] + static_cast<std::uint32_t>(w.index);
+}
+
+/// Mbarriers of a warp are told apart in the order in which it uses them, as far as there are units.
+std::uint32_t RaceTracker::number_of(const Warp& w, std::uint32_t mbarrier) {
+  auto& list = mbarriers_[index(w)];
+  const auto it = std::find(list.begin(), list.end(), mbarrier);
+  const auto number = static_cast<std::uint32_t>(it - list.begin());
+  if (it == list.end()) list.push_back(mbarrier);
+  return number % kUnitsOfMbarriers;
 }
 
 bool RaceTracker::knows(const Warp& w, int lane, std::uint32_t agent, std::uint32_t epoch,
@@ -231,7 +241,13 @@ std::string unit_name(std::uint32_t unit, const Program& p) {
     case 3:
       return "cp.async";
     case static_cast<std::uint32_t>(Unit::strong):
+    case static_cast<std::uint32_t>(Unit::strong_before):
       return "an atomic or strong access";
+    case static_cast<std::uint32_t>(Unit::reduction):
+    case static_cast<std::uint32_t>(Unit::reduction) + 1:
+    case static_cast<std::uint32_t>(Unit::reduction) + 2:
+    case static_cast<std::uint32_t>(Unit::reduction) + 3:
+      return "an asynchronous reduction";
     default:
       return "a bulk load";
   }
@@ -244,14 +260,20 @@ void RaceTracker::conflict(const SharedAccess& a, std::uint32_t address, const S
   if (!reported_.insert({mine, other.op}).second) return;
   const std::uint32_t by = other.agent % kUnits;
   const Warp& party = warp_of(other.agent);
-  const auto thread = [](std::uint32_t u) { return u == 0 || u == static_cast<std::uint32_t>(Unit::strong); };
-  report(a.warp, a.op, a.lane, thread(a.unit) && thread(by) ? "shared-race" : "async-memory",
-         unit_name(a.unit, *cluster_.program) + (a.write ? " writes" : " reads") + " shared address " +
-             std::to_string(address) +
-             (&a.block != a.warp.block ? " of block rank " + std::to_string(a.block.rank) : "") +
-             ", unordered with " + unit_name(by, *cluster_.program) + " of warp " +
-             std::to_string(party.index) + " that " + (other_write ? "writes" : "reads") + " it",
-         site_of(party, cluster_.program->ops[other.op], -1));
+  const auto strong = [](std::uint32_t u) {
+    return u == static_cast<std::uint32_t>(Unit::strong) ||
+           u == static_cast<std::uint32_t>(Unit::strong_before);
+  };
+  const auto thread = [&](std::uint32_t u) { return u == 0 || strong(u); };
+  report(
+      a.warp, a.op, a.lane, thread(a.unit) && thread(by) ? "shared-race" : "async-memory",
+      unit_name(a.unit, *cluster_.program) + (a.write ? " writes" : " reads") + " shared address " +
+          std::to_string(address) +
+          (&a.block != a.warp.block ? " of block rank " + std::to_string(a.block.rank) : "") +
+          ", unordered with " + unit_name(by, *cluster_.program) + " of warp " + std::to_string(party.index) +
+          " that " + (other_write ? "writes" : "reads") + " it" +
+          (strong(a.unit) && strong(by) ? ": the scope of one of the two leaves out the other's block" : ""),
+      site_of(party, cluster_.program->ops[other.op], -1));
 }
 
 void RaceTracker::missing_fence(const SharedAccess& a, std::uint32_t address, const Slot& other) {

@@ -34,9 +34,11 @@ enum class Unit : std::uint8_t {
   cp_async,
   bulk_load,       ///< four, by mbarrier
   bulk_write = 8,  ///< what bulk stores write to global memory
-  strong           ///< atomics and the like of the thread: no race among themselves
+  strong,          ///< atomics and the like of the thread: no race among themselves
+  reduction,  ///< of red.async and bulk copies into shared memory, four, by mbarrier; no race with those either
+  strong_before = 14  ///< of `strong` what a later atomic of another warp has met unordered
 };
-inline constexpr std::uint32_t kUnits = 10;
+inline constexpr std::uint32_t kUnits = 15, kUnitsOfMbarriers = 4;
 
 /// Bytes [offset, offset + bytes) of `block` accessed by the warp itself (`lane` -1: all of it), or by its
 /// asynchronous unit. A `silent` write stores what is there already: it disturbs nobody, and whoever is
@@ -165,8 +167,12 @@ class RaceTracker {
   void visit(Warp& w, const Op& op, int lane, Block& block, std::uint32_t unit, std::uint32_t epoch);
   /// All threads of a block have left: whatever used its memory must be known to one of them.
   void block_ended(Warp& last, const Op& op, Block& block);
-  static std::uint32_t load_unit(std::uint32_t mbarrier) {
-    return static_cast<std::uint32_t>(Unit::bulk_load) + (mbarrier >> 3) % 4;
+  /// Of what a warp begins that completes on the mbarrier at an offset of the block of this rank: loads, reductions.
+  std::uint32_t load_unit(const Warp& w, std::uint32_t mbarrier, std::uint32_t rank) {
+    return static_cast<std::uint32_t>(Unit::bulk_load) + number_of(w, mbarrier | rank << 24);
+  }
+  std::uint32_t reduction_unit(const Warp& w, std::uint32_t mbarrier, std::uint32_t rank) {
+    return static_cast<std::uint32_t>(Unit::reduction) + number_of(w, mbarrier | rank << 24);
   }
 
  private:
@@ -180,11 +186,12 @@ class RaceTracker {
   struct Cells {
     static constexpr std::size_t kReads = 8, kSame = 4, kOthers = 4;
     enum Mark : std::uint8_t {
-      kMore = 1,   ///< further readers are in `more`
-      kSplit = 2,  ///< earlier writers of other bytes are in `others`
-      kAlike = 4,  ///< `same` has some
-      kTwice = 8,  ///< an agent may have two of `reads`
-      kBytes = 16  ///< of the earlier writers some are in `further`
+      kMore = 1,     ///< further readers are in `more`
+      kSplit = 2,    ///< earlier writers of other bytes are in `others`
+      kAlike = 4,    ///< `same` has some
+      kTwice = 8,    ///< an agent may have two of `reads`
+      kBytes = 16,   ///< of the earlier writers some are in `further`
+      kReduced = 32  ///< reductions are among the readers: asynchronous ones, earlier atomics
     };
     explicit Cells(std::size_t count) : write(count) {
       fill_bytes(marks, count, 0);
@@ -235,6 +242,7 @@ class RaceTracker {
     std::vector<Fence> list;
     std::uint32_t base = 0;
   };
+  std::uint32_t number_of(const Warp& w, std::uint32_t mbarrier);
   Known fenced_by(Warp& w, int lane);
   void tick(Warp& w);
   void settle_retired(Warp& w);
@@ -251,6 +259,9 @@ class RaceTracker {
   void access_cell(Judged& a, Cells& cells, std::size_t cell, std::uint16_t mask, std::uint32_t at);
   void report_conflict(const Judged& a, const Slot& s, std::uint32_t at, bool other_write);
   bool ordered(const Judged& a, const Slot& s) const;
+  bool happened_before(const Judged& a, const Slot& s) const;
+  bool scopes_apart(const Judged& a, const Slot& s) const;
+  static void note_reduction(Cells& cells, std::size_t cell, const Slot& by);
   bool settled(const Judged& a, const Slot& s) const;
   /// Who read, what and when: all that decides whether a later read may take the slot.
   static std::uint64_t reader_key(const Slot& s);
@@ -264,6 +275,8 @@ class RaceTracker {
   /// True if the access to this part of the cell needs no further look: an equal value of another writer.
   bool meet_writers(const Judged& a, Cells& cells, std::size_t cell, std::uint16_t mask, std::uint32_t at);
   void write_cell(const Judged& a, Cells& cells, std::size_t cell, std::uint16_t mask, std::uint32_t at);
+  void reduce_cell(Judged& a, Cells& cells, std::size_t cell, std::uint16_t mask, std::uint32_t at);
+  void meet_readers(const Judged& a, Cells& cells, std::size_t cell, std::uint16_t mask, std::uint32_t at);
   void overtake_reads(const Judged& a, Cells& cells, std::size_t cell, std::uint16_t mask, std::uint32_t at);
   void read_cell(Judged& a, Cells& cells, std::size_t cell, std::uint16_t mask);
   static bool tile_writers(const Cells& cells, const std::vector<ByteRange>& ranges, TileWriters& writers);
@@ -288,6 +301,7 @@ class RaceTracker {
   std::vector<std::vector<Loaded>> loaded_;                  ///< per warp, see note_loaded
   std::vector<Fences> unmet_fences_;                         ///< per warp
   std::vector<std::vector<Retired>> retired_;                ///< per warp
+  std::vector<std::vector<std::uint32_t>> mbarriers_;        ///< per warp, see number_of
   std::vector<std::vector<Visit>> visits_;                   ///< per block, by agent
   mutable std::array<std::uint64_t, Cells::kReads> seen_{};  ///< see Judged
   std::unordered_map<std::uint64_t, Clock> variables_;

@@ -91,7 +91,7 @@ void run_try(Warp& w, const Op& op) {
       BulkCopy b = answer_copy(w, op, lane, *t, offset, mbarrier, answer);
       b.phase = m->phase;
       if (c.races != nullptr) {
-        const std::uint32_t unit = RaceTracker::load_unit(mbarrier), epoch = c.races->begin(w, unit);
+        const std::uint32_t unit = c.races->load_unit(w, mbarrier, t->rank), epoch = c.races->begin(w, unit);
         c.races->access({w, op, lane, *t, offset, kAnswerBytes, true, unit, epoch});
         b.published = c.races->published(w, lane, unit, epoch);
       }

@@ -55,3 +55,12 @@ TEST_CASE("decode whose waves share blocks of V") {
   check_ladder(tiles("gfx942", "fp16", 64, R"(, "BK": 64, "bk_smem": 64, "BN": 128, "WN": 32)"), cases);
   check_ladder(tiles("gfx950", "bf16", 64, R"(, "BN": 128, "WN": 32, "shared_kv": true)"), cases);
 }
+
+TEST_CASE("decode has a kernel for every multiple of 16 columns") {
+  for (const char* target : {"gfx90a", "gfx942", "gfx950"}) {
+    for (int depth = 16; depth <= 576; depth += 16) {
+      CAPTURE(depth);
+      CHECK(refusal(config_text(target, "bf16", depth, "", "decode")) == "");
+    }
+  }
+}

@@ -60,6 +60,11 @@ TEST_CASE("decode by blocks is right, in stages of two to four, directly and thr
   check_ladder(ring("gfx942", "bf16", 64, R"(, "v_load": "block", "WN": 16)"), cases, true);
   check_compiled(ring("gfx942", "bf16", 512), false);
   check_compiled(ring("gfx950", "bf16", 128), false);
+  // Eight waves: LDS would hold two blocks, registers do not.
+  const std::string tall =
+      ring("gfx950", "fp16", 96, R"(, "kv_dtype": "int8", "BM": 64, "num_smem_stages": 2)");
+  check_compiled(tall, false);
+  check_ladder(tall, cases);
 }
 
 TEST_CASE("what a ring of blocks does not take") {

@@ -67,3 +67,26 @@ TEST_CASE("kernels with one mistake around what threads, warps and blocks share"
                              {15, "shared-race"},
                              {16, "global-race"}});
 }
+
+TEST_CASE("pairs of kernels that differ in one step of synchronisation") {
+  const std::string program = kiln::test::compile(
+      "programs/twins", "-lineinfo -gencode arch=compute_90a,code=compute_90a -w -I" KILN_SOURCE_DIR);
+  if (program.empty()) return;
+  const char* kinds[] = {"async-memory", "out-of-bounds", "async-memory", "async-memory", "shared-race",
+                         "warp-race",    "warp-race",     "shared-race",  "global-race",  "global-race",
+                         "global-race",  "shared-race",   "shared-race",  "global-race",  "shared-race",
+                         "async-memory", "shared-race",   "shared-race",  "async-memory", "global-race"};
+  for (std::size_t i = 0; i < std::size(kinds); ++i)
+    for (const char* policy : {"eager", "lazy", "random"}) {
+      const auto run = [&](const char* twin) {
+        return kiln::test::run_kiln(
+            fmt::format("emulate --gpu H100 --max-instructions 3000000 --policy {} -- {} {} {}", policy,
+                        program, i + 1, twin));
+      };
+      const auto right = run("right"), wrong = run("");
+      INFO("twin " << (i + 1) << ' ' << policy << ": " << wrong.err);
+      CHECK_MESSAGE(right.status == 0, right.err);
+      CHECK(wrong.status != 0);
+      CHECK(("\n" + wrong.err).find(std::string("\n") + kinds[i]) != std::string::npos);
+    }
+}

@@ -33,6 +33,38 @@ TEST_CASE("two warps store equal fragments") {
   finds("shared-race", two_warps("cvt.rn.f32.u32 %f1, %t;" + store.substr(24) + kMeet));
 }
 
+TEST_CASE("no lane knows which elements of a fragment it has stored or loaded") {
+  // Here lane t has elements 8 t to 8 t + 7, which PTX does not say.
+  const std::string own =
+      "mul.lo.u32 %r9, %t, 32; add.u32 %r9, %r9, %r3; mul.wide.u32 %d1, %t, 32; add.u64 %d1, %d1, %out;\n";
+  const std::string list = "{%f1,%f2,%f3,%f4,%f5,%f6,%f7,%f8}";
+  const std::string set =
+      "mov.f32 %f1, 0f3F800000; mov.f32 %f2, %f1; mov.f32 %f3, %f1; mov.f32 %f4, %f1; mov.f32 %f5, "
+      "%f1; mov.f32 %f6, %f1; mov.f32 %f7, %f1; mov.f32 %f8, %f1;\n";
+  const std::string meet = "bar.warp.sync -1;\n";
+  const auto shared = [&](const std::string& body) {
+    return run(shared_kernel(own + set + body), {.outputs = 4096});
+  };
+  const std::string store = "wmma.store.d.sync.aligned.row.m16n16k16.shared.f32 [%r3], " + list + ", 16;\n";
+  const std::string load = "wmma.load.c.sync.aligned.row.m16n16k16.shared.f32 " + list + ", [%r3], 16;\n";
+  const std::string read = "ld.shared.v4.f32 {%f9,%f10,%f11,%f12}, [%r9+16]; st.global.f32 [%o+4096], %f9;\n";
+  const std::string write = "st.shared.v4.f32 [%r9+16], {%f1,%f2,%f3,%f1};\n";
+  const std::string fill =
+      "st.shared.v4.f32 [%r9], {%f1,%f2,%f3,%f4}; st.shared.v4.f32 [%r9+16], {%f1,%f2,%f3,%f4};\n" + meet;
+  const std::string change = "add.f32 %f1, %f1, %f1; add.f32 %f2, %f2, %f2;\n";
+  finds("warp-race", shared(store + read));
+  clean(shared(store + meet + read));
+  finds("warp-race", shared(fill + load + change + write));
+  clean(shared(fill + load + meet + change + write));
+  // Of one shape every lane has the same elements, whichever these are.
+  clean(shared(fill + load + change + store + meet + read));
+  const std::string to_global =
+      "wmma.store.d.sync.aligned.row.m16n16k16.global.f32 [%out], " + list + ", 16;\n";
+  const std::string from_global = "ld.global.f32 %f9, [%d1+8]; st.global.f32 [%o+4096], %f9;\n";
+  finds("warp-race", run(shared_kernel(own + set + to_global + from_global), {.outputs = 4096}));
+  clean(run(shared_kernel(own + set + to_global + meet + from_global), {.outputs = 4096}));
+}
+
 TEST_CASE("diverged lanes store equal values") {
   const auto halves = [](const char* one, const char* other) {
     return run(shared_kernel(std::string("setp.lt.u32 %p2, %t, 16; @%p2 bra A; st.shared.u32 [%r3], ") + one +

@@ -76,6 +76,89 @@ TEST_CASE("a bulk reduction adds in another block") {
 
 namespace {
 
+// Each thread of block 0 adds to a word of block 1 (both have an mbarrier at %r2, which expects `bytes` in block 1, and
+// with `both` another, which expects 128); `zero` and `one` are what the two blocks do between two cluster barriers.
+Outcome reductions(const std::string& zero, const std::string& one, Policy p, int bytes = 128,
+                   bool both = false) {
+  return cluster(
+      shared_kernel(
+          "mov.u32 %r20, %cluster_ctarank; st.shared.u32 [%r1], 100; st.shared.u32 [%r1+512], %t;\n"
+          "@%p1 mbarrier.init.shared.b64 [%r2], 1; @%p1 mbarrier.init.shared.b64 [%r3+1024], 1;\n"
+          "fence.mbarrier_init.release.cluster; setp.eq.u32 %p3, %r20, 0; @%p3 bra MET;\n"
+          "@%p1 mbarrier.arrive.expect_tx.shared.b64 _, [%r2], " +
+          std::to_string(bytes) + "; " +
+          (both ? "@%p1 mbarrier.arrive.expect_tx.shared.b64 _, [%r3+1024], 128;\n" : "") +
+          "MET: fence.proxy.async; barrier.cluster.arrive.aligned; barrier.cluster.wait.aligned;\n"
+          "mapa.shared::cluster.u32 %r5, %r1, 1; mapa.shared::cluster.u32 %r6, %r2, 1; add.u32 %r7, "
+          "%t, 7;\nadd.u32 %r9, %r3, 1024; mapa.shared::cluster.u32 %r12, %r9, 1; add.u32 %r10, %r3, "
+          "512; mapa.shared::cluster.u32 %r11, %r3, 1;\n@!%p3 bra ONE;\n" +
+          zero + "bra END;\nONE:\n" + one +
+          "END: barrier.cluster.arrive.aligned; barrier.cluster.wait.aligned;"),
+      p);
+}
+
+const std::string kAdd =
+    "red.async.relaxed.cluster.shared::cluster.mbarrier::complete_tx::bytes.add.u32 [%r5], %r7, [%r6];\n";
+const std::string kAddOther =
+    "red.async.relaxed.cluster.shared::cluster.mbarrier::complete_tx::bytes.add.u32 [%r5], %r7, [%r12];\n";
+const std::string kAddBulk =
+    "@%p1 cp.reduce.async.bulk.shared::cluster.shared::cta.mbarrier::complete_tx::bytes.add.u32 [%r11], "
+    "[%r10], 128, [%r6];\n";
+const std::string kWait = "W: mbarrier.try_wait.parity.shared.b64 %p2, [%r2], 0; @!%p2 bra W;\n";
+const std::string kWaitOther = "V: mbarrier.try_wait.parity.shared.b64 %p2, [%r3+1024], 0; @!%p2 bra V;\n";
+const std::string kRead = "ld.shared.u32 %r8, [%r1]; st.global.u32 [%o], %r8;\n";
+const std::string kWrite = "st.shared.u32 [%r1], 5;\n";
+
+}  // namespace
+
+TEST_CASE("a reduction into another block races with what reads or writes there and does not wait for it") {
+  for (const Policy p : kPolicies)
+    for (const std::string& add : {kAdd, kAddBulk}) {
+      clean(reductions(add, kWait + kRead + kWrite, p));
+      // Before it in this run or after it: nothing orders the two.
+      finds("async-memory", reductions(add, kRead + kWait, p));
+      finds("async-memory", reductions(add, kWrite + kWait, p));
+      finds("async-memory", reductions(add, "st.shared.u32 [%r1], 100;\n" + kWait, p));
+      finds("async-memory", reductions("nanosleep.u32 100;\n" + add, kRead + kWait, p));
+      finds("async-memory", reductions(add, "nanosleep.u32 100;\n" + kRead + kWait, p));
+      finds("async-memory", reductions(add + "st.shared::cluster.u32 [%r5], 5;\n", kWait, p));
+      finds("async-memory",
+            reductions(add + "ld.shared::cluster.u32 %r8, [%r5]; st.global.u32 [%o], %r8;\n", kWait, p));
+      // Other words of the same 16 bytes.
+      clean(reductions("setp.lt.u32 %p5, %t, 2; @%p5 " + kAdd,
+                       "setp.gt.u32 %p5, %t, 1; @%p5 st.shared.u32 [%r1], 5;\n" + kWait, p, 8));
+    }
+}
+
+TEST_CASE("reductions into another block need no order among themselves, and who reads has to wait for all") {
+  for (const Policy p : kPolicies) {
+    // The words are also added to by threads of their own block.
+    const std::string own = "atom.shared.add.u32 %r13, [%r1], 1;\n";
+    const Outcome o = reductions(kAdd + kAdd + kAddBulk, own + kWait + kRead, p, 384);
+    clean(o);
+    for (std::uint32_t i = 0; i < 32; ++i) CHECK(o.out[i] == 101 + 2 * (i + 7) + i);
+    clean(reductions(kAdd + kAddOther, kWait + kWaitOther + kRead, p, 128, true));
+    finds("async-memory", reductions(kAdd + kAddOther, kWait + kRead + kWaitOther, p, 128, true));
+    finds("async-memory", reductions(kAdd + kAddOther, kWaitOther + kRead + kWait, p, 128, true));
+    finds("async-memory", reductions(kAddBulk + kAddOther, kWait + kRead + kWaitOther, p, 128, true));
+    // The source of a bulk reduction is read, no more.
+    clean(reductions(kAddBulk + "ld.shared.u32 %r8, [%r1+512]; st.global.u32 [%o+256], %r8;\n", kWait + kRead,
+                     p));
+    finds("async-memory", reductions(kAddBulk + "st.shared.u32 [%r1+512], 1;\n", kWait + kRead, p));
+  }
+  // A block that ends while a reduction may still write its memory.
+  const std::string early = shared_kernel(
+      "mov.u32 %r20, %cluster_ctarank; st.shared.u32 [%r1], 100;\n"
+      "@%p1 mbarrier.init.shared.b64 [%r2], 1; fence.mbarrier_init.release.cluster;\n"
+      "barrier.cluster.arrive.aligned; barrier.cluster.wait.aligned;\n"
+      "mapa.shared::cluster.u32 %r5, %r1, 1; mapa.shared::cluster.u32 %r6, %r2, 1;\n"
+      "setp.ne.u32 %p3, %r20, 0; @%p3 bra END;\n" +
+      kAdd + "END:\n");
+  for (const Policy p : kPolicies) finds("ended-block", cluster(early, p));
+}
+
+namespace {
+
 /// Makes a map of 1024 numbers of one that points elsewhere, by `edit` of the map at %in, and loads 32
 /// numbers from number 64 on through it. `finding`: the kind of the one that is wanted.
 void check_edited_map(const std::string& edit, const std::string& finding = {}) {

@@ -156,8 +156,11 @@ std::vector<ByteRange> shared_ranges(const std::vector<BoxRun>& runs) {
 void track(Warp& w, const Op& op, int lane, BulkCopy& b, bool repeated) {
   RaceTracker& r = *w.block->cluster->races;
   const bool store = b.kind == BulkCopy::Kind::store;
+  const std::uint32_t rank = store                         ? 0
+                             : b.mbarrier_block != nullptr ? b.mbarrier_block->rank
+                                                           : b.targets.front()->rank;
   const std::uint32_t unit =
-      store ? static_cast<std::uint32_t>(Unit::bulk_store) : RaceTracker::load_unit(b.mbarrier);
+      store ? static_cast<std::uint32_t>(Unit::bulk_store) : r.load_unit(w, b.mbarrier, rank);
   const std::uint32_t epoch = r.begin(w, unit);
   if (store) {
     w.unit_epochs.push_back({unit, epoch, b.group, 1u << lane, &op});
@@ -189,15 +192,17 @@ void track(Warp& w, const Op& op, int lane, BulkCopy& b, bool repeated) {
       }
   if (b.kind == BulkCopy::Kind::shared_to_shared)
     r.access({w, op, lane, *b.source, b.source_offset, b.bytes, false, unit, epoch});
+  const std::uint32_t writer = b.reduce ? r.reduction_unit(w, b.mbarrier, rank) : unit;
+  const std::uint32_t written = b.reduce ? r.begin(w, writer) : epoch;
   for (Block* t : b.targets)
     for (const ByteRange& range : shared_ranges(b.runs)) {
       const std::uint32_t bytes = range.end - range.begin;
-      // Reductions meet at an address as atomics do.
-      if (!b.reduce) r.access({w, op, lane, *t, range.begin, bytes, true, unit, epoch, repeated});
+      r.access({w, op, lane, *t, range.begin, bytes, true, writer, written, repeated});
       if (std::memchr(t->shadow.data() + range.begin, kMbarrier, bytes) != nullptr)
         check_mbarriers_kept(w, op, lane, *t, range.begin, bytes);
     }
   b.published = r.published(w, lane, unit, epoch);
+  if (b.reduce) b.published.agents[r.agent(w, writer)] = written;
 }
 
 /// A copy of pixels with a map of a box, or the reverse.

@@ -127,6 +127,7 @@ void Decoder::decode_function(std::uint32_t index) {
   layout_frame(index, info);
   decode_body();
   mark_stamped(program, *fn, info);
+  mark_unread(program, info);
 }
 
 void Decoder::decode_body() {

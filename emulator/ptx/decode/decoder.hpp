@@ -175,6 +175,8 @@ std::vector<DecodeEntry> convert_table();
 std::vector<DecodeEntry> memory_table();
 /// Sets Op::stamps of a function's ops, which are the latest.
 void mark_stamped(Program& p, const Function& f, const FunctionInfo& info);
+/// Marks the atomics of a function whose result no instruction reads.
+void mark_unread(Program& p, const FunctionInfo& info);
 std::vector<DecodeEntry> control_table();
 std::vector<DecodeEntry> sync_table();
 std::vector<DecodeEntry> async_table();

@@ -91,11 +91,11 @@ void run_remote(Warp& w, const Op& op) {
       b.staged.insert(b.staged.end(), bytes, bytes + r.width);
     }
     if (c.races) {
-      const std::uint32_t unit = RaceTracker::load_unit(bar), epoch = c.races->begin(w, unit);
-      // Reductions meet at an address as atomics do.
-      if (!r.reduce)
-        c.races->access(
-            {w, op, lane, *to, offset, b.bytes, true, unit, epoch, writes_the_same(c, b, *to, offset)});
+      const std::uint32_t unit =
+          r.reduce ? c.races->reduction_unit(w, bar, where->rank) : c.races->load_unit(w, bar, where->rank);
+      const std::uint32_t epoch = c.races->begin(w, unit);
+      const bool silent = !r.reduce && writes_the_same(c, b, *to, offset);
+      c.races->access({w, op, lane, *to, offset, b.bytes, true, unit, epoch, silent});
       b.published = c.races->published(w, lane, unit, epoch);
     }
     b.issued = ++c.issued;

@@ -1,4 +1,5 @@
-// Which instructions have to do with registers of wgmma and tcgen05, which work in the background.
+// Which instructions have to do with registers of wgmma and tcgen05, which work in the background, and which atomics
+// with registers that nobody reads.
 #include <algorithm>
 #include <span>
 #include <vector>
@@ -43,6 +44,19 @@ void mark_stamped(Program& p, const Function& f, const FunctionInfo& info) {
     const auto touches = touches_of(p, op);
     p.ops[op].stamps =
         std::any_of(touches.begin(), touches.end(), [&](const Touch& t) { return states[t.state]; });
+  }
+}
+
+void mark_unread(Program& p, const FunctionInfo& info) {
+  std::vector<bool> read(info.state_count);
+  for (std::size_t op = info.entry; op < p.ops.size(); ++op)
+    for (const Touch& t : touches_of(p, op))
+      if (!t.write) read[t.state] = true;
+  for (std::size_t op = info.entry; op < p.ops.size(); ++op) {
+    const auto touches = touches_of(p, op);
+    const bool unread = std::none_of(touches.begin(), touches.end(),
+                                     [&](const Touch& t) { return t.write && read[t.state]; });
+    if (p.ops[op].kind == Kind::atomic && unread) p.ops[op].flags |= kUnread;
   }
 }
 

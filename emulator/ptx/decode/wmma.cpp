@@ -85,6 +85,25 @@ struct Access2d {
   int per_word = 1;  ///< elements that the stride counts in one element of the fragment
 };
 
+/// Tells the trackers of an element, which the lane that has it here accesses, or any other one.
+void track_element(Warp& w, const Op& op, int lane, const Place& place, u64 address, std::uint32_t bytes,
+                   bool write, bool silent) {
+  Cluster& c = *w.block->cluster;
+  const std::uint32_t lanes = (1u << lane | 1u << partner_of(lane)) & w.exec;
+  if (place.block == w.block) {
+    std::uint32_t at[32];
+    at[lane] = at[partner_of(lane)] = place.offset;
+    c.races->access_lanes({w, op, *w.block, at, bytes, lanes, silent ? lanes : 0, write});
+  } else if (place.block != nullptr) {
+    c.races->access({w, op, lane, *place.block, place.offset, bytes, write, 0, 0, silent});
+  } else if (place.space == Space::global) {
+    u64 at[32];
+    at[lane] = at[partner_of(lane)] = address;
+    const auto index = static_cast<std::uint32_t>(&op - c.program->ops.data());
+    c.launch->globals->access_lanes(w, op, {at, bytes, lanes, silent ? lanes : 0, index, write});
+  }
+}
+
 void run_access(Warp& w, const Op& op) {
   if (!converge(w, op, 0xffffffffu)) return;
   const auto& a = *static_cast<const Access2d*>(op.aux);
@@ -109,17 +128,7 @@ void run_access(Warp& w, const Op& op) {
     const Ref reg = p.lists[op.target + static_cast<std::size_t>(r)];
     const u64 held = w.value(reg, op.dsize, lane), fresh = held >> (i * a.f.bits());
     const bool silent = !a.load && std::memcmp(place.data, &fresh, bytes) == 0;
-    if (c.races && place.block != nullptr)
-      c.races->access({.warp = w,
-                       .op = op,
-                       .lane = lane,
-                       .block = *place.block,
-                       .offset = place.offset,
-                       .bytes = bytes,
-                       .write = !a.load,
-                       .silent = silent});
-    else if (c.races && place.space == Space::global)
-      c.launch->globals->access(w, op, lane, address, bytes, !a.load, 0, 0, silent);
+    if (c.races) track_element(w, op, lane, place, address, bytes, !a.load, silent);
     if (a.load) {
       u64 v = 0;
       std::memcpy(&v, place.data, bytes);
@@ -167,6 +176,7 @@ void decode_access(Decoder& d, bool load) {
   Op& op = d.emit(run_access, Kind::matrix_load);
   op.use = load ? Use::load : Use::store;
   op.a = address.ref, op.asize = static_cast<std::uint8_t>(address.size), op.imm = address.offset;
+  op.flags |= kUnspecifiedLanes;
   op.b = stride, op.c = static_cast<Ref>(space), op.target = list,
   op.dsize = static_cast<std::uint8_t>(bytes);
   op.aux = d.own(access);

@@ -1,6 +1,8 @@
 // The plan of cdna_decode: whole tiles of K and V in LDS, waves in a grid of row tiles and key shares.
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "generator/config/defaults.hpp"
 #include "generator/config/rope.hpp"
 #include "generator/config/unsupported.hpp"
@@ -232,13 +234,25 @@ bool check_ring(const DecodePlan& p, const Config& user, Violations& out) {
   return false;
 }
 
+/// Registers of a lane that live through the loop.
+int lasting_registers(const DecodePlan& p) {
+  return 4 * p.q->num_vectors() +
+         (p.output_tiles() + p.score_tiles() * p.row_scales.score_arrays()) * p.mfma.accum() +
+         p.k_tile->staging_registers() + p.v_tile->staging_registers() +
+         (p.k_rope ? p.k_rope->staging_registers() : 0);
+}
+
+/// A ring leaves LDS for two blocks a compute unit, but compilers take up to 112 registers beside the lasting ones.
+void settle_residency(DecodePlan& p) {
+  if (!p.blocks || p.ctas_per_cu == 1 || lasting_registers(p) + 112 <= p.max_registers) return;
+  p.ctas_per_cu = 1;
+  p.max_registers = std::min(target_info(p.mfma.target).max_registers, 512 / ((p.num_warps + 3) / 4));
+}
+
 /// What lives through the loop, and around it what compiled kernels show: fragments of one step, addresses, the
 /// softmax. They want 90 to 110 and spill nothing with 80.
 bool check_registers(const DecodePlan& p, const Config& user, Violations& out) {
-  const int lasting = 4 * p.q->num_vectors() +
-                      (p.output_tiles() + p.score_tiles() * p.row_scales.score_arrays()) * p.mfma.accum() +
-                      p.k_tile->staging_registers() + p.v_tile->staging_registers() +
-                      (p.k_rope ? p.k_rope->staging_registers() : 0);
+  const int lasting = lasting_registers(p);
   if (lasting + 80 <= p.max_registers) return true;
   break_rule(
       user, "V32", {"/num_threads", "/BM", "/BN", "/depth", "/ov_depth"},
@@ -274,6 +288,7 @@ std::optional<DecodePlan> plan_tile_decode(const Config& user, Violations& out) 
   c.shared_kv = p.v_in_k || p.shared;
   p.config = std::move(c);
   p.q.emplace(p.q_shape());
+  settle_residency(p);
   if (!check_registers(p, user, out)) return std::nullopt;
   return p;
 }
