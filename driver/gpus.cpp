@@ -11,6 +11,7 @@ namespace {
 constexpr std::array kGpus = {
     Gpu{"H200", "NVIDIA H200", 9, 0, 132, 140, 2048, 32, 233472, 232448, 60, 1980, 3201, 6144},
     Gpu{"H100", "NVIDIA H100 80GB HBM3", 9, 0, 132, 80, 2048, 32, 233472, 232448, 50, 1980, 2619, 5120},
+    Gpu{"B200", "NVIDIA B200", 10, 0, 148, 180, 2048, 32, 233472, 232448, 126, 1965, 3996, 8192},
     Gpu{"A100", "NVIDIA A100-SXM4-80GB", 8, 0, 108, 80, 2048, 32, 167936, 166912, 40, 1410, 1593, 5120},
     Gpu{"L40S", "NVIDIA L40S", 8, 9, 142, 45, 1536, 24, 102400, 101376, 96, 2520, 9001, 384},
     Gpu{"A10", "NVIDIA A10", 8, 6, 72, 22, 1536, 16, 102400, 101376, 6, 1695, 6251, 384},
@@ -99,7 +100,7 @@ std::span<const Gpu> gpus() {
 const Gpu* find_gpu(std::string_view name) {
   if (name.starts_with("sm_")) {
     std::string_view digits = name.substr(3);
-    if (digits.ends_with('a')) digits.remove_suffix(1);
+    if (digits.ends_with('a') || digits.ends_with('f')) digits.remove_suffix(1);
     for (const Gpu& gpu : kGpus)
       if (digits == std::to_string(gpu.cc())) return &gpu;
     return nullptr;

@@ -188,7 +188,8 @@ std::uint32_t run_warp(Warp& w, std::uint32_t quantum) {
   return n;
 }
 
-/// The block's shared memory ends with it: nothing may still read from there.
+/// The block's shared memory ends with it: nothing may still read from there. PTX does not say that a block lasts until
+/// its bulk stores have read; public kernels (CUTLASS's epilogues for sm_100) end so.
 void check_stores_done(Warp& w, std::uint32_t mask) {
   const Cluster& c = *w.block->cluster;
   for (const UnitEpoch& u : w.unit_epochs) {
@@ -197,7 +198,7 @@ void check_stores_done(Warp& w, std::uint32_t mask) {
     report(w, c.program->ops[w.pc - 1], lane, "async-memory",
            "the thread ends while its bulk store may still read shared memory: no "
            "cp.async.bulk.wait_group[.read] covers it",
-           site_of(w, *u.op, lane));
+           site_of(w, *u.op, lane), Severity::undefined);
     return;
   }
 }

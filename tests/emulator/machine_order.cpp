@@ -139,6 +139,13 @@ TEST_CASE("a block may not end while another still uses its shared memory") {
   for (const Policy p : kPolicies) {
     clean(cluster(write + kMeet + kRead + kMeet, p));
     finds("ended-block", cluster(write + kMeet + kRead, p));
+    // All lanes arrive at the other block's mbarrier, and each block waits for its own.
+    clean(cluster(
+        "@%p1 mbarrier.init.shared.b64 [%r2], 32; fence.mbarrier_init.release.cluster;\n" + kMeet +
+            "mapa.shared::cluster.u32 %r23, %r2, %r21;\n"
+            "mbarrier.arrive.release.cluster.shared::cluster.b64 _, [%r23];\n"
+            "W: mbarrier.try_wait.parity.acquire.cluster.shared::cta.b64 %p2, [%r2], 0; @!%p2 bra W;\n",
+        p));
     finds("ended-block", cluster(kMeet + "st.shared::cluster.u32 [%r22], %t;\n", p));
     finds("ended-block",
           cluster("@%p1 mbarrier.init.shared.b64 [%r2], 1; fence.mbarrier_init.release.cluster;\n" + kMeet +

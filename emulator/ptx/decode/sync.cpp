@@ -285,6 +285,8 @@ void note_arrival(Warp& w, const Op& op, int lane, std::uint32_t offset, const M
 void run_mbarrier(Warp& w, const Op& op) {
   Cluster& c = *w.block->cluster;
   const auto what = static_cast<Mb>(op.count);
+  // The first lane's release publishes what all lanes do here.
+  const std::uint32_t before = c.races ? c.races->epoch(w) : 0;
   const MBarrier* published = nullptr;
   u64 phase = 0;
   each_lane(w, [&](int l) {
@@ -293,7 +295,7 @@ void run_mbarrier(Warp& w, const Op& op) {
     if (what == Mb::init) return initialise(w, op, l, t);
     MBarrier* m = find_mbarrier(w, op, l, *t.block, t.offset);
     if (m == nullptr) return;
-    if (c.races && t.block != w.block) c.races->visit(w, op, l, *t.block, 0, c.races->epoch(w));
+    if (c.races && t.block != w.block) c.races->visit(w, op, l, *t.block, 0, before);
     const std::uint64_t state = m->phase << 40 | u64{m->pending} << 20;
     switch (what) {
       case Mb::inval:
