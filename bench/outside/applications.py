@@ -1,5 +1,5 @@
 """Whole applications under `kiln emulate -- PROGRAM`: CUTLASS's device-wide products, CUB's and Thrust's algorithms as
-nvcc builds them, Numba and CuPy. Each checks its own results. rows() runs them for run.py under the three policies of
+nvcc builds them, Numba and CuPy, and CUTLASS's examples for sm_100. Each checks its own results. rows() runs them for run.py under the three policies of
 completion. Needs nvcc, and the PyPI packages nvidia-cutlass, numba-cuda and cupy-cuda13x; no GPU."""
 
 import importlib.util
@@ -11,11 +11,15 @@ import sys
 SOURCES = pathlib.Path(__file__).parent / "applications"
 
 
-def cutlass_options():
+def cutlass_source():
     found = importlib.util.find_spec("cutlass_library")
     if found is None:
         raise SystemExit("nvidia-cutlass is not installed: pip install nvidia-cutlass")
-    source = pathlib.Path(found.origin).parent / "source"
+    return pathlib.Path(found.origin).parent / "source"
+
+
+def cutlass_options():
+    source = cutlass_source()
     return ["--expt-relaxed-constexpr", f"-I{source / 'include'}", f"-I{source / 'tools' / 'util' / 'include'}",
             "-L/usr/local/cuda/lib64/stubs", "-lcuda"]
 
@@ -27,6 +31,40 @@ PROGRAMS = [("CUTLASS products of Ampere", "cutlass_sm80.cu", "A100", "80", "glo
             ("Thrust algorithms", "thrust_algorithms.cu", "H100", "90", "uninitialized-read"),
             ("Numba", "numba_kernels.py", "H100", "", ""),
             ("CuPy", "cupy_kernels.py", "H100", "", "")]
+
+# CUTLASS's own examples for sm_100 as they are: file, arguments, what says that results are right, under how many of the
+# three policies they have to be, and their findings, which docs/blackwell-emulated.md explains.
+TUTORIAL, TUTORIAL_RIGHT = "examples/cute/tutorial/blackwell/", "Execution is successful."
+EXAMPLES = [(TUTORIAL + "01_mma_sm100.cu", "", TUTORIAL_RIGHT, 3, {"missing-proxy-fence"}),
+            (TUTORIAL + "03_mma_tma_multicast_sm100.cu", "", TUTORIAL_RIGHT, 3, {"missing-mbarrier-fence"}),
+            (TUTORIAL + "04_mma_tma_2sm_sm100.cu", "", TUTORIAL_RIGHT, 1, {"missing-mbarrier-fence", "missed-phase"}),
+            (TUTORIAL + "05_mma_tma_epi_sm100.cu", "", TUTORIAL_RIGHT, 1, {"missing-mbarrier-fence", "missed-phase"}),
+            ("examples/70_blackwell_gemm/70_blackwell_fp16_gemm.cu", "--m=512 --n=256 --k=128 --iterations=0", "Passed", 3,
+             {"invalid-mbarrier", "async-memory"}),
+            ("examples/72_blackwell_narrow_precision_gemm/72a_blackwell_nvfp4_bf16_gemm.cu", "--m=512 --n=512 --k=256 --iterations=0",
+             "Passed", 3, {"invalid-mbarrier", "async-memory"}),
+            ("examples/83_blackwell_sparse_gemm/83_blackwell_sparse_gemm.cu", "--m=256 --n=256 --k=256 --iterations=0", "Passed", 3,
+             {"bad-metadata", "async-memory", "invalid-mbarrier"}),
+            ("examples/77_blackwell_fmha/77_blackwell_fmha.cu", "--b=1 --h=2 --q=256 --k=256 --d=128 --mask=causal --iterations=1 --verify",
+             "[OK]", 1, {"missed-phase", "tmem-race", "tmem-alloc", "global-race"})]
+
+
+def example_rows(kiln, folder, only=""):
+    """Yields rows as rows() does, of CUTLASS's examples on a B200."""
+    source = cutlass_source()
+    for file, arguments, says, least, expected in EXAMPLES:
+        name = pathlib.Path(file).stem
+        if only not in f"{name} B200":
+            continue
+        program, kinds, right = folder / name, set(), 0
+        subprocess.run(["nvcc", "-w", "-std=c++17", "-O1", "-gencode=arch=compute_100a,code=compute_100a", "-o", program, source / file,
+                        f"-I{source / 'examples/common'}", f"-I{(source / file).parent}", *cutlass_options()], check=True)
+        for policy in ("eager", "lazy", "random"):
+            done = subprocess.run([kiln, "emulate", "--gpu", "B200", "--policy", policy, "--seed", "1", "--", program, *arguments.split()],
+                                  capture_output=True, text=True)
+            right += says in done.stdout
+            kinds |= set(re.findall(r"^([a-z]+-[a-z-]+)(?: \(undefined\))?: ", done.stderr, re.M))
+        yield [name, "B200", f"{right} of 3", ", ".join(sorted(kinds)) or "none", ""], right >= least and kinds <= expected
 
 
 def command(folder, file, arch):

@@ -1,8 +1,8 @@
 """Runs programs that other projects' compilers and libraries make on the emulated device, compares with NumPy, and
 counts the removed synchronisations that are noticed.
-    run.py KILN FOLDER [--only TEXT] [--mutate] [--libraries triton,cub,cutlass,applications]
+    run.py KILN FOLDER [--only TEXT] [--mutate] [--libraries triton,cub,cutlass,applications,blackwell]
 Needs numpy; triton for the first, nvcc with its CUB for the second, and the headers of the PyPI package
-nvidia-cutlass for the third; the applications need all of that, numba-cuda and cupy-cuda13x.
+nvidia-cutlass for the third; the applications need all of that, numba-cuda and cupy-cuda13x; blackwell needs the headers alone.
 scripts/outside_programs.sh makes an environment that has them.
 """
 
@@ -56,15 +56,16 @@ def main():
     parser.add_argument("folder", type=pathlib.Path)
     parser.add_argument("--only", default="")
     parser.add_argument("--mutate", action="store_true")
-    parser.add_argument("--libraries", default="triton,cub,cutlass,applications")
+    parser.add_argument("--libraries", default="triton,cub,cutlass,applications,blackwell")
     given = parser.parse_args()
     folder = given.folder.resolve()
     folder.mkdir(parents=True, exist_ok=True)
     rows, good = [], True
     print("| program | target | right | findings | mutants killed |\n| --- | --- | --- | --- | --- |")
     for library in given.libraries.split(","):
-        if library == "applications":
-            for row, fine in applications.rows(given.kiln, folder, given.only):
+        whole = {"applications": applications.rows, "blackwell": applications.example_rows}
+        if library in whole:
+            for row, fine in whole[library](given.kiln, folder, given.only):
                 rows.append(row)
                 good = good and fine
                 print("| " + " | ".join(row) + " |", flush=True)
