@@ -40,6 +40,18 @@ TEST_CASE("a program with the runtime as a library") {
   CHECK(r.out == "n is 1000\nbasics: right\n");
 }
 
+TEST_CASE("a program for Blackwell on a B200, and nowhere else") {
+  const std::string program = compile("blackwell", "-gencode arch=compute_100a,code=compute_100a");
+  if (program.empty()) return;
+  for (const char* gpu : {"--gpu b200", "--arch sm_100", "--arch sm_100a"}) {
+    const CommandResult r = emulate(program, gpu);
+    CHECK(r.status == 0);
+    CHECK(r.out == "NVIDIA B200, 10.0, 148 SMs\nblackwell: right\n");
+    CHECK(r.err.find("no findings") != std::string::npos);
+  }
+  CHECK(emulate(program, "--gpu H200").out == "NVIDIA H200, 9.0, 132 SMs\nblackwell: WRONG\n");
+}
+
 TEST_CASE("relocatable device code is linked when it is loaded") {
   // The second file is the first one's other half.
   const std::string program = compile("relocatable", std::string(kPtx90) + " -rdc=true " + KILN_SOURCE_DIR +
