@@ -62,8 +62,13 @@ class OwnVariables {
       }
     }
   }
-  /// Their declarations, one a line.
-  std::string lines() const { return fmt::format("{}", fmt::join(lines_, "\n")); }
+  /// The declarations of those that `text` names, one a line.
+  std::string lines(std::string_view text) const {
+    std::string out;
+    for (const auto& [name, line] : lines_)
+      if (names(text, name)) out += (out.empty() ? "" : "\n") + line;
+    return out;
+  }
 
  private:
   static bool part(char c) { return std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '_'; }
@@ -71,10 +76,17 @@ class OwnVariables {
     std::string name = "its_" + member;
     std::replace(name.begin(), name.end(), '.', '_');
     const std::string line = fmt::format("const int {} = {};", name, member);
-    if (std::find(lines_.begin(), lines_.end(), line) == lines_.end()) lines_.push_back(line);
+    const auto known =
+        std::any_of(lines_.begin(), lines_.end(), [&](const auto& l) { return l.first == name; });
+    if (!known) lines_.emplace_back(name, line);
     return name;
   }
-  std::vector<std::string> lines_;
+  static bool names(std::string_view text, std::string_view name) {
+    for (std::size_t at = text.find(name); at != std::string_view::npos; at = text.find(name, at + 1))
+      if (at + name.size() == text.size() || !part(text[at + name.size()])) return true;
+    return false;
+  }
+  std::vector<std::pair<std::string, std::string>> lines_;  ///< name and declaration
 };
 
 }  // namespace
@@ -313,8 +325,11 @@ void HiddenValues::emit_repair(Writer& w, const Place& at, const std::string& wh
   holes.when("rope", shape_.rope > 0).number("rope_words", shape_.rope / 2).text("k_rope", place.k_rope);
   holes.number("v_words", shape_.ov_depth / 2).number("out", (shape_.ov_depth + 63) / 64 * 2);
   holes.when("table", table).when("sink", !place.sink.empty());
-  holes.when("apart", shape_.apart).text("own_variables", own.lines());
+  holes.when("apart", shape_.apart);
   holes.when("floats", floats).when("bounded_below", mask_.bounded_below());
+  Holes without = holes;
+  const Lines text = fill_template("hidden_values.cuh", "repair", without.text("own_variables", ""));
+  holes.text("own_variables", own.lines(text.text()));
   w.raw(fill_template("hidden_values.cuh", "repair", holes));
 }
 

@@ -141,12 +141,10 @@ TEST_CASE("what a tensor of rotary columns does not go with is refused at its ke
   // Prefill of such rows takes the tensor where decode does.
   CHECK(refusal(R"("operation": "prefill")").empty());
   CHECK(refusal(R"("operation": "prefill", "v_from_k": null)").find("/rope = ") == 0);
-  for (const char* elsewhere : {R"("target": "sm_80")", R"("target": "gfx942")"}) {
-    CAPTURE(elsewhere);
-    const std::string line = refusal(elsewhere);
-    CHECK(line.find("/rope = {\"layout\":\"separate\"}: not-yet: schedule ") == 0);
-    CHECK(line.find("does not take rope yet") != std::string::npos);
-  }
+  const std::string line = refusal(R"("target": "sm_80")");
+  CHECK(line.find("/rope = {\"layout\":\"separate\"}: not-yet: schedule ") == 0);
+  CHECK(line.find("does not take rope yet") != std::string::npos);
+  CHECK(refusal(R"("target": "gfx942")").empty());
 }
 
 TEST_CASE("a launch wants both tensors, of the same pages and rows") {
