@@ -243,8 +243,9 @@ class Planner {
     p_.modifier.emplace(*c_.score_mod, mma_score_layout(p_.BN / 2));
     // O of more columns leaves no registers for a second way, and the depth and bytes none for one in line.
     const bool bytes = p_.narrow || p_.fp8;
-    // Nor do pages of bytes beside the two ends of a window (ptxas 13.0).
-    const bool crowded = bytes && p_.mask->bounded_below() && operand_form(c_.operand->kind).table();
+    // Nor do pages of wide rows of bytes beside the two ends of a window (ptxas 13.0).
+    const bool crowded =
+        bytes && p_.depth >= 128 && p_.mask->bounded_below() && operand_form(c_.operand->kind).table();
     if (!crowded && (bytes || p_.ov_depth <= 128)) p_.hidden = HiddenValues::of(c_, pack_name(*c_.out_dtype));
     if (p_.hidden && (bytes || p_.depth > 128)) p_.hidden = p_.hidden->apart();
     p_.dynamic = own_tiles();
