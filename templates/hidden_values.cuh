@@ -8,8 +8,8 @@
 //@ section repair
 // V of a key that is hidden from some of these rows and not from others, and is not finite: those rows again.
 if (same(${when})) {
+//@ section repair_rows
 //@ if apart
-  ${own_variables}
   const auto again = [=]() __attribute__((noinline)) {
 //@ end
   const int lane_32 = (int)thread_id() & 31, row_begin = same(${first_row}), row_end = same(${end_row});

@@ -49,6 +49,13 @@ EXAMPLES = [(TUTORIAL + "01_mma_sm100.cu", "", TUTORIAL_RIGHT, 3, {"missing-prox
              "[OK]", 1, {"missed-phase", "tmem-race", "tmem-alloc", "global-race"})]
 
 
+def runs(kiln, gpu, program):
+    """Finished runs of the program under each policy."""
+    for policy in ("eager", "lazy", "random"):
+        yield subprocess.run([kiln, "emulate", "--gpu", gpu, "--policy", policy, "--seed", "1", "--", *program], capture_output=True,
+                             text=True)
+
+
 def example_rows(kiln, folder, only=""):
     """Yields rows as rows() does, of CUTLASS's examples on a B200."""
     source = cutlass_source()
@@ -59,9 +66,7 @@ def example_rows(kiln, folder, only=""):
         program, kinds, right = folder / name, set(), 0
         subprocess.run(["nvcc", "-w", "-std=c++17", "-O1", "-gencode=arch=compute_100a,code=compute_100a", "-o", program, source / file,
                         f"-I{source / 'examples/common'}", f"-I{(source / file).parent}", *cutlass_options()], check=True)
-        for policy in ("eager", "lazy", "random"):
-            done = subprocess.run([kiln, "emulate", "--gpu", "B200", "--policy", policy, "--seed", "1", "--", program, *arguments.split()],
-                                  capture_output=True, text=True)
+        for done in runs(kiln, "B200", [program, *arguments.split()]):
             right += says in done.stdout
             kinds |= set(re.findall(r"^([a-z]+-[a-z-]+)(?: \(undefined\))?: ", done.stderr, re.M))
         yield [name, "B200", f"{right} of 3", ", ".join(sorted(kinds)) or "none", ""], right >= least and kinds <= expected
@@ -83,9 +88,7 @@ def rows(kiln, folder, only=""):
         if only not in f"{name} {gpu}":
             continue
         program, kinds, right, parts = command(folder, file, arch), set(), True, 0
-        for policy in ("eager", "lazy", "random"):
-            done = subprocess.run([kiln, "emulate", "--gpu", gpu, "--policy", policy, "--seed", "1", "--", *program],
-                                  capture_output=True, text=True)
+        for done in runs(kiln, gpu, program):
             parts = len(re.findall(r"^\w+: right$", done.stdout, re.M))
             right = right and parts > 0 and "WRONG" not in done.stdout and done.returncode in (0, 1)
             kinds |= set(re.findall(r"^(?:\[\w+\] )?([a-z]+-[a-z-]+): ", done.stderr, re.M))

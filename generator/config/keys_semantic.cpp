@@ -313,13 +313,6 @@ void read_expr(const Json& object, Config& config, const ReadContext& context) {
   config.score_mod = std::move(mod);
 }
 
-std::string modifier_names(ModifierKind::Form form, std::string_view between) {
-  std::string out;
-  for (const ModifierKind& kind : modifier_kinds())
-    if (kind.form == form) out += (out.empty() ? "" : std::string(between)) + std::string(kind.name);
-  return out;
-}
-
 void read_named_modifier(const Json& value, Config& config, const ReadContext& context) {
   std::vector<std::string_view> names{"none"};
   for (const ModifierKind& kind : modifier_kinds())
@@ -333,12 +326,13 @@ void read_named_modifier(const Json& value, Config& config, const ReadContext& c
 
 void read_score_mod(const Json& value, Config& config, const ReadContext& context) {
   if (!value.is_object()) return read_named_modifier(value, config, context);
-  std::vector<std::string_view> members;
+  std::vector<std::string_view> members, numbers;
   const ModifierKind* given = nullptr;
   int forms = 0;
   for (const ModifierKind& kind : modifier_kinds()) {
     if (kind.form == ModifierKind::Form::word) continue;
     members.push_back(kind.name);
+    if (kind.form == ModifierKind::Form::number) numbers.push_back(kind.name);
     if (!value.contains(kind.name)) continue;
     given = &kind;
     ++forms;
@@ -346,8 +340,8 @@ void read_score_mod(const Json& value, Config& config, const ReadContext& contex
   members.emplace_back("tensors");
   if (!check_members(value, members, context)) return;
   if (forms != 1 || (value.contains("tensors") && !given->is_expression())) {
-    context.fail(value, fmt::format("wants exactly one of {} and expr, and tensors with expr alone",
-                                    modifier_names(ModifierKind::Form::number, ", ")));
+    context.fail(value,
+                 fmt::format("wants exactly one of {} and expr, and tensors with expr alone", join(numbers)));
     return;
   }
   if (given->is_expression()) return read_expr(value, config, context);

@@ -2,7 +2,7 @@
 // reader, writer and schema, emitted code and the float64 reference follow. ScoreModifier (generator/systems/score_mod.hpp)
 // is what a schedule's plan holds.
 //
-// What stands in the score registers afterwards is in a unit of its own, so that softmax's multiplication by
+// What the score registers hold afterwards is in a unit of its own, so that softmax's multiplication by
 // `scale_log2` inside the exponent's FMA does the rest for free: a soft cap leaves tanh(...) and softmax multiplies by
 // c * log2 e; ALiBi divides its slope by the scale; only expressions pay for the scale itself.
 #pragma once

@@ -66,7 +66,7 @@ class OwnVariables {
   std::string lines(std::string_view text) const {
     std::string out;
     for (const auto& [name, line] : lines_)
-      if (names(text, name)) out += (out.empty() ? "" : "\n") + line;
+      if (names(text, name)) out += "  " + line + "\n";
     return out;
   }
 
@@ -327,10 +327,10 @@ void HiddenValues::emit_repair(Writer& w, const Place& at, const std::string& wh
   holes.when("table", table).when("sink", !place.sink.empty());
   holes.when("apart", shape_.apart);
   holes.when("floats", floats).when("bounded_below", mask_.bounded_below());
-  Holes without = holes;
-  const Lines text = fill_template("hidden_values.cuh", "repair", without.text("own_variables", ""));
-  holes.text("own_variables", own.lines(text.text()));
+  const Lines text = fill_template("hidden_values.cuh", "repair_rows", holes);
   w.raw(fill_template("hidden_values.cuh", "repair", holes));
+  w.raw(own.lines(text.text()));
+  w.raw(text);
 }
 
 }  // namespace kiln

@@ -8,7 +8,7 @@
 namespace kiln::cdna {
 namespace {
 
-/// Starts the copies of block `i` of the tile that K's (or V's) iterator stands at.
+/// Starts the copies of block `i` of the tile that K's (or V's) iterator points to.
 void emit_load(Writer& w, const DecodePlan& p, int i, int stage) {
   const int k_blocks = p.k_tile->blocks();
   i < k_blocks ? p.k_tile->emit_load_from_dram(w, stage, i)

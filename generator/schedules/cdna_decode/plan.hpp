@@ -2,11 +2,11 @@
 #pragma once
 
 #include <bit>
-#include <numeric>
 #include <optional>
 #include <vector>
 
 #include "generator/operands/operand_form.hpp"
+#include "generator/schedules/common/cdna_tensors.hpp"
 #include "generator/schedules/schedule.hpp"
 #include "generator/systems/cdna/decode_streaming.hpp"
 #include "generator/systems/cdna/q_tile.hpp"
@@ -72,14 +72,10 @@ struct DecodePlan {
   int score_tiles() const { return WN / mfma.shape.m; }  ///< of one wave
   ScoreLayout scores() const { return mfma.score_layout(score_tiles()); }
   int output_tiles() const { return wave_columns / mfma.shape.m; }
-  /// cdna_decode: loads of a wave that a tile of K takes, 0 where waves differ.
-  int k_loads() const {
-    if (!k_rope) return k_tile->vm_exact();
-    return k_tile->vm_exact() > 0 && k_rope->vm_exact() > 0 ? k_tile->vm_exact() + k_rope->vm_exact() : 0;
-  }
+  int k_loads() const { return loads_of(*k_tile, k_rope); }  ///< of cdna_decode
   int tile_blocks() const { return k_tile->blocks() + v_tile->blocks(); }
   /// cdna_decode: tiles in the text of the loop body, until stages repeat.
-  int loop_tiles() const { return blocks ? k_stages / std::gcd(k_stages, tile_blocks()) : k_stages; }
+  int loop_tiles() const { return blocks ? tiles_of_ring(k_stages, tile_blocks()) : k_stages; }
   /// cdna_decode: K and V pass through registers on their way to LDS.
   bool staged() const { return k_tile->staged(); }
   /// cdna_decode with two stages of K and one of V: V(n) starts when everyone has finished tile n - 1.
@@ -90,13 +86,7 @@ struct DecodePlan {
   /// Emitted: the wave's place along the keys, and this lane's row of the block's.
   const char* warp_n() const { return warps_m() == 1 ? "warp" : "warp_n"; }
   const char* tile_row() const { return warps_m() == 1 ? "(lane & 15)" : "tile_row"; }
-  std::vector<const char*> tensors() const {
-    std::vector<const char*> names{"q", "k"};
-    if (!v_in_k) names.push_back("v");
-    if (k_rope) names.push_back("k_rope");
-    names.push_back("o");
-    return names;
-  }
+  std::vector<const char*> tensors() const { return tensor_names(v_in_k, k_rope.has_value()); }
   const KVMmaOp& k_op() const { return streaming ? k->kv_mma_op() : k_tile->kv_mma_op(); }
   const KVMmaOp& v_op() const { return streaming ? v->kv_mma_op() : v_tile->kv_mma_op(); }
   /// A partial result: O' not divided by the sum, [BM][ov_columns], then (maximum, sum) of each row.

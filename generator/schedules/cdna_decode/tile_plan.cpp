@@ -23,18 +23,9 @@ bool two_stages(const Config& c) {
   return *c.double_buffer || *c.double_buffer_k_only;
 }
 
-/// Blocks of one strip of columns, in a ring of their own: whole ones, and no stages of whole tiles.
-void check_blocks(const MeaningCheck& check, const Config& user, const Config& filled) {
-  const bool staged = *filled.dma == "reg_staged";
-  check.takes(*filled.num_smem_stages >= 2 && *filled.num_smem_stages <= (staged ? 2 : 4), "/num_smem_stages",
-              staged ? "sends blocks by way of registers through a ring of 2 stages"
-                     : "sends blocks through a ring of 2 to 4 stages",
-              staged ? "2" : "2, 3, 4");
-  check.takes(*filled.bk_smem == *filled.BK, "/bk_smem", "has blocks of one strip",
-              std::to_string(*filled.BK));
-  for (const auto& [pointer, set] : {std::pair{"/double_buffer", user.double_buffer},
-                                     std::pair{"/double_buffer_k_only", user.double_buffer_k_only}})
-    check.takes(!set.value_or(false), pointer, "sends blocks through a ring of num_smem_stages", "false");
+/// A tile in blocks: whole ones.
+void check_blocks(const MeaningCheck& check, const Config& filled) {
+  check.takes_ring_of_strips();
   for (const auto& [pointer, columns] :
        {std::pair{"/depth", filled.depth}, std::pair{"/ov_depth", *filled.ov_depth}})
     check.takes(columns % *filled.BK == 0, pointer,
@@ -67,7 +58,7 @@ bool check_meaning(const Config& c, const Config& m, Violations& out) {
   check.takes(*m.smem_depth == align_up(c.depth, *m.bk_smem), "/smem_depth", "keeps depth columns",
               std::to_string(align_up(c.depth, *m.bk_smem)));
   if (blocks) {
-    check_blocks(check, c, m);
+    check_blocks(check, m);
   } else {
     const int stages = two_stages(m) ? 2 : 1;
     check.takes(!c.num_smem_stages || *c.num_smem_stages == stages, "/num_smem_stages",

@@ -36,15 +36,6 @@ XorSwizzle default_swizzle_v(const Config& c) {
   return (*c.mma_shape)[0] == 16 ? XorSwizzle{1, 1, 3, false} : XorSwizzle{};
 }
 
-/// Blocks of one strip, in a ring of their own: no stages of whole tiles.
-void check_blocks(const MeaningCheck& check, const Config& user, const Config& filled) {
-  check.takes(*filled.bk_smem == *filled.BK, "/bk_smem", "has blocks of one strip",
-              std::to_string(*filled.BK));
-  for (const auto& [pointer, set] : {std::pair{"/double_buffer", user.double_buffer},
-                                     std::pair{"/double_buffer_k_only", user.double_buffer_k_only}})
-    check.takes(!set.value_or(false), pointer, "sends blocks through a ring of num_smem_stages", "false");
-}
-
 /// Rotary columns in a tensor of their own have stages of whole tiles.
 void check_rope(const MeaningCheck& check, const Config& filled, bool pingpong) {
   check.takes_rope_tensor_of_strips();
@@ -54,19 +45,14 @@ void check_rope(const MeaningCheck& check, const Config& filled, bool pingpong) 
 
 /// What the kernel computes: anything it does not is refused here, never ignored.
 /// Blocks of K and V in one ring (`full_kv` false), or whole tiles of each.
-void check_stages(const MeaningCheck& check, const Config& c, const Config& m) {
+void check_stages(const MeaningCheck& check, const Config& m) {
   if (*m.full_kv) {
     const int stages = *m.double_buffer || *m.double_buffer_k_only ? 2 : 1;
     check.takes(*m.num_smem_stages == stages, "/num_smem_stages",
                 "has as many stages as double_buffer and double_buffer_k_only say", std::to_string(stages));
     return;
   }
-  const bool staged = *m.dma == "reg_staged";
-  check.takes(*m.num_smem_stages >= 2 && *m.num_smem_stages <= (staged ? 2 : 4), "/num_smem_stages",
-              staged ? "sends blocks by way of registers through a ring of 2 stages"
-                     : "sends blocks through a ring of 2 to 4 stages",
-              staged ? "2" : "2, 3, 4");
-  check_blocks(check, c, m);
+  check.takes_ring_of_strips();
   check.takes(*m.ov_depth % *m.bk_smem == 0, "/ov_depth",
               fmt::format("takes whole blocks of {} columns", *m.bk_smem),
               std::to_string(align_up(*m.ov_depth, *m.bk_smem)));
@@ -105,11 +91,26 @@ void check_pingpong(const MeaningCheck& check, const Config& c, const Config& m)
 bool check_meaning(const Config& c, const Config& m, Violations& out) {
   const bool pingpong = c.schedule == "cdna_prefill_pingpong";
   const MeaningCheck check(c, m, pingpong ? "cdna_prefill_pingpong" : "cdna_prefill", out);
-  // clang-format off
-  check.keys({"BK", "WM", "WN", "swizzle", "swizzle_k", "swizzle_v", "full_kv", "bk_smem", "smem_depth",
-              "num_smem_stages", "dma", "v_load", "wait_policy", "double_buffer", "double_buffer_k_only",
-              "shared_kv", "reg_chunk_depth", "reg_chunk_keys", "scale_placement", "rope"});
-  // clang-format on
+  check.keys({"BK",
+              "WM",
+              "WN",
+              "swizzle",
+              "swizzle_k",
+              "swizzle_v",
+              "full_kv",
+              "bk_smem",
+              "smem_depth",
+              "num_smem_stages",
+              "dma",
+              "v_load",
+              "wait_policy",
+              "double_buffer",
+              "double_buffer_k_only",
+              "shared_kv",
+              "reg_chunk_depth",
+              "reg_chunk_keys",
+              "scale_placement",
+              "rope"});
   check.takes_16_bit_or_bytes();
   check.takes_whole_prefill();
   const bool blocks = !*m.full_kv, alias = *m.v_from_k;
@@ -126,7 +127,7 @@ bool check_meaning(const Config& c, const Config& m, Violations& out) {
   check.takes(!(pingpong && staged) || widens, "/dma", "copies to LDS directly", "lds_direct");
   check.takes(pingpong || !widens || !c.dma || staged, "/dma", "widens bytes in registers", "reg_staged");
   check.takes(c.scale_placement.value_or("post") == "post", "/scale_placement", "scales scores", "post");
-  check_stages(check, c, m);
+  check_stages(check, m);
   check_shape(check, c, m);
   check_rope(check, m, pingpong);
   check.takes_positive_scale();

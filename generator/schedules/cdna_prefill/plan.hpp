@@ -1,10 +1,10 @@
 // Every constant of a cdna_prefill kernel, derived once from the resolved config.
 #pragma once
 
-#include <numeric>
 #include <optional>
 
 #include "generator/operands/operand_form.hpp"
+#include "generator/schedules/common/cdna_tensors.hpp"
 #include "generator/schedules/schedule.hpp"
 #include "generator/systems/cdna/kv_buffer.hpp"
 #include "generator/systems/cdna/online_softmax.hpp"
@@ -46,11 +46,7 @@ struct PrefillPlan {
   std::optional<QTile> q;
   std::optional<KVBuffer> k, v;
   std::optional<KVBuffer> k_rope;  ///< K's last columns where they have a tensor of their own
-  /// Loads of a wave that a tile of K takes, 0 where waves differ.
-  int k_loads() const {
-    if (!k_rope) return k->vm_exact();
-    return k->vm_exact() > 0 && k_rope->vm_exact() > 0 ? k->vm_exact() + k_rope->vm_exact() : 0;
-  }
+  int k_loads() const { return loads_of(*k, k_rope); }
   /// The wait for V(n) also waits for the next tile's K: only the first K has a wait of its own.
   bool drains_ahead() const {
     return loop == PrefillLoop::tiles && !staged && !counted && k_stages == 2 && v_stages == 1;
@@ -78,14 +74,10 @@ struct PrefillPlan {
   int tile_blocks() const { return k->blocks() + v->blocks(); }
   /// Tiles in the text of the loop body: until stages repeat.
   int loop_tiles() const {
-    return loop == PrefillLoop::blocks ? ring_stages() / std::gcd(ring_stages(), tile_blocks()) : k_stages;
+    return loop == PrefillLoop::blocks ? tiles_of_ring(ring_stages(), tile_blocks()) : k_stages;
   }
   std::vector<const char*> tensors() const {
-    std::vector<const char*> names{"q", "k"};
-    if (loop != PrefillLoop::v_in_k) names.push_back("v");
-    if (k_rope) names.push_back("k_rope");
-    names.push_back("o");
-    return names;
+    return tensor_names(loop == PrefillLoop::v_in_k, k_rope.has_value());
   }
 
   /// Queries lie end to end, with cu_seqlens_q; contiguous ones have a batch axis.

@@ -11,6 +11,15 @@
 
 namespace kiln::cdna {
 
+/// In the order of parameters.
+inline std::vector<const char*> tensor_names(bool v_in_k, bool k_rope) {
+  std::vector<const char*> names{"q", "k"};
+  if (!v_in_k) names.push_back("v");
+  if (k_rope) names.push_back("k_rope");
+  names.push_back("o");
+  return names;
+}
+
 /// The tensors of a kernel and how their rows are found.
 struct Tensors {
   std::vector<const char*> names;  ///< "q", "k", "o", "v" where it is not in K, "k_rope" where it has one

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "base/integers.hpp"
 #include "generator/config/defaults.hpp"
 #include "generator/config/quantization.hpp"
 #include "generator/config/unsupported.hpp"
@@ -113,7 +114,19 @@ void MeaningCheck::takes_rope_tensor_of_strips() const {
        {std::pair{"/rope_depth", *filled_.rope_depth}, std::pair{"/nope_depth", *filled_.nope_depth}})
     takes(columns % strip == 0, pointer,
           fmt::format("has both parts of a row in whole strips of BK ({})", strip),
-          std::to_string((columns + strip - 1) / strip * strip));
+          std::to_string(align_up(columns, strip)));
+}
+
+void MeaningCheck::takes_ring_of_strips() const {
+  const bool staged = *filled_.dma == "reg_staged";
+  takes(*filled_.num_smem_stages >= 2 && *filled_.num_smem_stages <= (staged ? 2 : 4), "/num_smem_stages",
+        staged ? "sends blocks by way of registers through a ring of 2 stages"
+               : "sends blocks through a ring of 2 to 4 stages",
+        staged ? "2" : "2, 3, 4");
+  takes(*filled_.bk_smem == *filled_.BK, "/bk_smem", "has blocks of one strip", std::to_string(*filled_.BK));
+  for (const auto& [pointer, set] : {std::pair{"/double_buffer", user_.double_buffer},
+                                     std::pair{"/double_buffer_k_only", user_.double_buffer_k_only}})
+    takes(!set.value_or(false), pointer, "sends blocks through a ring of num_smem_stages", "false");
 }
 
 void MeaningCheck::takes_one_scale_a_row() const {

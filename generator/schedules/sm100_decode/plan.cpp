@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <bit>
 
+#include "base/integers.hpp"
 #include "generator/config/defaults.hpp"
 #include "generator/config/masks.hpp"
 #include "generator/config/quantization.hpp"
@@ -37,7 +38,7 @@ void check_bytes(const Config& m, const MeaningCheck& check) {
 
 /// Columns in whole swizzle spans.
 int padded(int columns) {
-  return (columns + 63) / 64 * 64;
+  return align_up(columns, 64);
 }
 
 /// Rows of a latent cache: V is their first columns, and of the rest a span becomes P's place.

@@ -15,6 +15,7 @@
 #pragma once
 
 #include <nlohmann/json.hpp>
+#include <numeric>
 #include <optional>
 #include <set>
 #include <string>
@@ -153,5 +154,17 @@ class KVBuffer {
   int share_ = 1;         ///< waves that share one copy tile
   int instructions_ = 0;  ///< copies of one wave in one tile
 };
+
+/// Loads of a wave that a tile of K takes with its rotary columns where they have a tensor of their own; 0 where waves
+/// differ.
+inline int loads_of(const KVBuffer& k, const std::optional<KVBuffer>& k_rope) {
+  if (!k_rope) return k.vm_exact();
+  return k.vm_exact() > 0 && k_rope->vm_exact() > 0 ? k.vm_exact() + k_rope->vm_exact() : 0;
+}
+
+/// Tiles of so many blocks until the stages of a ring repeat.
+inline int tiles_of_ring(int stages, int tile_blocks) {
+  return stages / std::gcd(stages, tile_blocks);
+}
 
 }  // namespace kiln::cdna
