@@ -186,7 +186,12 @@ void emit_segment(Writer& w, const DecodePlan& p) {
   emit_head_pointers(w, tensors_of(p), {"batch_index", "kv_head * group", ""}, first_column(p.config));
   p.row_scales.emit_heads(w, p.scores(), "batch_index");
   if (p.scales) emit_units(w, p);
-  w.line("const float factor = {};  // from modified scores to log2 units", p.modifier->scale_log2());
+  if (p.row_scales.weighs()) {
+    w.line("const float to_log2 = {}, factor = 1.0f;  // from modified scores to log2 units, and of logits",
+           p.modifier->scale_log2());
+  } else {
+    w.line("const float factor = {};  // from modified scores to log2 units", p.modifier->scale_log2());
+  }
   emit_query(w, p);
   emit_buffers(w, p);
   emit_clean_range(w, p);
@@ -204,7 +209,7 @@ void emit_segment(Writer& w, const DecodePlan& p) {
 template <class Next>
 void emit_strip(Writer& w, const DecodeStreamingKVBuffer& buffer, int strip, const std::string& b,
                 const std::string& c, bool first, Next next) {
-  buffer.emit_load_from_shared(w);
+  buffer.emit_load_from_shared(w, strip);
   buffer.emit_taken(w, strip);
   next();
   buffer.emit_mma(w, b, c, strip, first);
@@ -215,11 +220,15 @@ void emit_scores(Writer& w, const DecodePlan& p) {
   w.line("const int first_key = n * {} + {} * {};", p.BN, p.warp_n(), p.WN);
   p.mask->emit_load(w, p.score_context(), "first_key", true);
   p.modifier->emit_apply(w, p.score_context(), "first_key");
-  if (p.mask->has_bits()) return p.mask->emit_apply(w, p.score_context(), "first_key", {});
+  if (p.mask->has_bits()) {
+    p.mask->emit_apply(w, p.score_context(), "first_key", {});
+    return p.row_scales.emit_weigh(w, p.scores(), "to_log2");
+  }
   w.open("if (first_key + {} > clean_end{})", p.WN,
          p.mask->bounded_below() ? " || first_key < clean_first" : "");
   p.mask->emit_apply(w, p.score_context(), "first_key", {});
   w.close();
+  p.row_scales.emit_weigh(w, p.scores(), "to_log2");
 }
 
 }  // namespace
@@ -271,8 +280,10 @@ void emit_decode_softmax(Writer& w, const DecodePlan& p) {
         "const float offset = {:.1f}f - base;  // FP8 has few steps below 1; the factor cancels in O / sum",
         static_cast<double>(p.p_shift()));
   for (int i = 0; i < count; ++i)
-    w.line("{0} = exp2_approx(__builtin_fmaf({0}, factor, {1})); row_sum += {0};", score(i),
-           p.p_shift() > 0 ? "offset" : "-base");
+    w.line("{0} = exp2_approx(__builtin_fmaf({0}, factor, {1})); row_sum += {0}{2};", score(i),
+           p.p_shift() > 0 ? "offset" : "-base",
+           p.row_scales.weighs() ? " * " + p.row_scales.unweighed(p.scores(), i) : "");
+  p.row_scales.emit_signs(w, p.scores());
   if (p.row_scales.in_p()) p.row_scales.emit_apply(w, p.scores(), "P");
   const std::vector<LaneAddress> writes = p_writes(p);
   for (int t = 0; t < p.score_tiles(); ++t) {
@@ -320,7 +331,7 @@ void emit_tiles(Writer& w, const DecodePlan& p) {
       strip + 1 < p.k->num_strips() ? p.k->emit_load_from_dram(w, strip + 1) : p.v->emit_load_from_dram(w, 0);
     });
     const int end = (strip + 1) * p.BK;
-    if (groups && (end % covered == 0 || end == p.depth))
+    if (groups && (end % covered == 0 || strip + 1 == p.k->num_strips()))
       p.row_scales.emit_group_end(w, p.scores(), strip * p.BK / covered);
     w.close();
   }
@@ -390,6 +401,7 @@ Prelude prelude_of(const DecodePlan& p) {
   }
   p.q->use(prelude);
   p.modifier->use(prelude);
+  if (p.row_scales.weighs()) prelude.use("exp2_approx");
   if (p.hidden) p.hidden->use(prelude);
   p.stream->use(prelude);
   prelude.use("buffer_store_8");

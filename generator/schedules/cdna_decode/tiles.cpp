@@ -112,6 +112,7 @@ void emit_shared_tile(Writer& w, const DecodePlan& p) {
     p.v_tile->emit_load_from_dram(w, 0);
   } else {
     w.line("WAIT_LOADS_AND_SYNC(0);  // K(n) has landed");
+    emit_key_scales(w, p);
   }
   w.open("");
   emit_qk(w, p, 0);

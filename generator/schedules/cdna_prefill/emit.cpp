@@ -340,7 +340,7 @@ KernelSource emit_prefill(const PrefillPlan& p) {
   if (p.hidden) p.hidden->use(prelude), prelude.use("arguments_again");
   if (p.row_scales.any()) prelude.use("from_lane");
   if (p.loop == PrefillLoop::pingpong) prelude.use("priority");
-  if (p.lse) prelude.use("log2_approx");
+  if (p.lse || p.row_scales.weighs()) prelude.use("log2_approx");
   p.k->use(prelude);
   if (p.k_rope) p.k_rope->use(prelude);
   p.v->use(prelude);

@@ -27,10 +27,12 @@ void emit_softmax(Writer& w, const PrefillPlan& p) {
   p.row_scales.emit_apply(w, p.scores());
   p.modifier->emit_apply(w, p.score_context(), fmt::format("n * {}", p.BN));
   p.mask->emit_apply_where_cut(w, p.score_context(), p.BN);
+  p.row_scales.emit_weigh(w, p.scores(), p.modifier->scale_log2());
   w.comment("P = exp2(S - max), O follows the maximum");
   p.softmax->emit_max(w);
   p.softmax->emit_rescale(w);
   p.softmax->emit_exp(w);
+  p.row_scales.emit_signs(w, p.scores());
   if (p.row_scales.in_p()) p.row_scales.emit_apply(w, p.scores(), "P");
   p.softmax->emit_pack(w);
 }
@@ -69,6 +71,7 @@ void emit_tile(Writer& w, const PrefillPlan& p, int stage) {
               p.counted || p.v_stages == 1 ? "K(n) has" : "K(n) and V(n) have");
     emit_wait(w, p, p.v_stages == 2 ? vm_v : 0);
   }
+  emit_key_scales(w, p);
   if (p.v_stages == 1) p.v->emit_load_from_dram(w, 0);
   if (p.k_stages == 2) {
     w.open("if (n + 1 < num_tiles)");
@@ -107,6 +110,7 @@ void emit_tile_v_in_k(Writer& w, const PrefillPlan& p, int stage) {
   w.banner("KV tile n in stage {}", stage);
   w.comment("K(n) has landed, and every wave has finished tile n - 1");
   emit_wait(w, p, 0);
+  emit_key_scales(w, p);
   if (p.k_stages == 2) {
     w.open("if (n + 1 < num_tiles)");
     emit_load_k(w, p, 1 - stage);

@@ -9,6 +9,8 @@
 //
 // K: the contraction of 16 columns is ordered k = 2 t + 8 h + e for column 4 t + 2 h + e, so that a lane's
 // four elements of a key are one 32-bit word. Q is stored in that order.
+#include <algorithm>
+
 #include "generator/schedules/sm90_decode/parts.hpp"
 
 namespace kiln::sm90 {
@@ -75,7 +77,8 @@ void emit_store_q_grouped(Writer& w, const DecodePlan& p) {
 }
 
 void emit_qk_grouped(Writer& w, const DecodePlan& p) {
-  const int span = p.k_span, per_panel = span / 16, steps = p.depth / 16, group_steps = steps / p.k_groups;
+  const int span = p.k_span, per_panel = span / 16, steps = p.depth / 16;
+  const int group_steps = p.config.operand->quantization->block / 16;  // of the last group: what is left
   const std::string slot =
       p.num_kv_stages > 1 ? fmt::format(" + {} * {}", p.k->ring().stage(), p.k->slot_bytes()) : "";
   w.line("const u32 k_at = smem_k{} + (16 * warp + (lane >> 2)) * {} + 4 * (lane & 3);", slot, span);
@@ -84,10 +87,9 @@ void emit_qk_grouped(Writer& w, const DecodePlan& p) {
   w.line("float part[{}];", p.s_regs());
   for (int block = 0; block < p.key_blocks(); ++block) {
     for (int group = 0; group < p.k_groups; ++group) {
-      w.comment("keys {} to {}, columns {} to {}", 64 * block, 64 * block + 63, 16 * group_steps * group,
-                16 * group_steps * (group + 1) - 1);
-      for (int i = 0; i < group_steps; ++i) {
-        const int step = group * group_steps + i;
+      const int first = group * group_steps, end = std::min(first + group_steps, steps);
+      w.comment("keys {} to {}, columns {} to {}", 64 * block, 64 * block + 63, 16 * first, 16 * end - 1);
+      for (int step = first; step < end; ++step) {
         w.open("");
         w.line("const u32 at = k_at + {} + (({} ^ k_row) << 4);",
                step / per_panel * p.BN * span + 64 * block * span, step % per_panel);
@@ -96,7 +98,7 @@ void emit_qk_grouped(Writer& w, const DecodePlan& p) {
             "k_frag[0] = narrow_to_fp16(low); k_frag[1] = narrow_to_fp16(high); k_frag[2] = "
             "narrow_to_fp16(low "
             ">> 16); k_frag[3] = narrow_to_fp16(high >> 16);");
-        emit_step(w, p, "part", "k_frag", "smem_q", step, i == 0);
+        emit_step(w, p, "part", "k_frag", "smem_q", step, step == first);
         w.close();
       }
       w.open("");
@@ -135,7 +137,7 @@ void emit_store_p_grouped(Writer& w, const DecodePlan& p, int block) {
 }
 
 void emit_pv_grouped(Writer& w, const DecodePlan& p) {
-  const int span = p.v_span, n = p.ov_depth / p.v_groups;
+  const int span = p.v_span, n = p.config.operand->quantization->block;
   const std::string slot =
       p.num_kv_stages > 1 ? fmt::format(" + {} * {}", p.v->ring().stage(), p.v->slot_bytes()) : "";
   w.line("const u32 v_at = smem_v{} + lane * {};", slot, span);

@@ -4,6 +4,7 @@
 
 #include <fmt/format.h>
 
+#include "base/integers.hpp"
 #include "generator/config/defaults.hpp"
 #include "generator/config/rope.hpp"
 #include "generator/emit/output_elements.hpp"
@@ -85,6 +86,8 @@ struct RegisterLimits {
   static constexpr int kAny = 200;    ///< beyond it a config is refused
   static constexpr int kPlain = 176;  ///< the same of 16-bit kernels with keys on the M side and V of its own
   static constexpr int kBytesBesideTensors = 172;  ///< of 8-bit kernels that read captured tensors
+  static constexpr int kGroupsOfKeys =
+      168;  ///< of groups of columns and two blocks of keys, whose parts live longer
   static constexpr int kKeysOnM = 140;  ///< of 16-bit kernels with keys on the M side, where rows are chosen
   static constexpr int kBytes = 196;    ///< of 8-bit ones
   static constexpr int kTwoBlocks = 104;       ///< two blocks a multiprocessor, 168 registers a thread
@@ -104,8 +107,8 @@ void set_shape(DecodePlan& p, const Config& c) {
   p.fp8_q = c.dtype == DType::fp8_e4m3;
   p.v_in_k = *c.v_from_k;
   if (const auto& q = c.operand->quantization; q && q->granularity == Quantization::Granularity::per_block) {
-    p.k_groups = std::max(p.k_depth / q->block, 1);
-    p.v_groups = std::max(p.ov_depth / q->block, 1);
+    p.k_groups = ceil_div(p.k_depth, q->block);
+    p.v_groups = ceil_div(p.ov_depth, q->block);
   }
   p.lse = *c.lse;
   p.sink = *c.sink;
@@ -184,6 +187,7 @@ int registers_of(const DecodePlan& p) {
 int register_limit(const DecodePlan& p, const Config& c) {
   const bool plain = !p.narrow && !p.upright && !p.v_in_k && !p.separate;
   if (p.narrow && !c.score_mod->tensors.empty()) return RegisterLimits::kBytesBesideTensors;
+  if (p.grouped() && p.key_blocks() > 1) return RegisterLimits::kGroupsOfKeys;
   return plain ? RegisterLimits::kPlain : RegisterLimits::kAny;
 }
 
