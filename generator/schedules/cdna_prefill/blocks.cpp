@@ -66,7 +66,6 @@ class BlockLoop final : public KvLoop {
     return fmt::format("Loads of one wave in flight: {} of a block; waits {}.\n", p_.k->copies(),
                        waits_of(p_));
   }
-  std::vector<Region> regions() const override { return regions_of(p_); }
   void emit_first_loads(Writer& w) const override {
     for (int i = 0; i + 1 < p_.ring_stages(); ++i) emit_block_load(w, p_, i, i);
   }

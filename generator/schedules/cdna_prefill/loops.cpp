@@ -9,11 +9,12 @@ std::unique_ptr<const KvLoop> loop_of(const PrefillPlan& p) {
   return p.loop == PrefillLoop::v_in_k ? v_in_k_loop(p) : tile_loop(p);
 }
 
-std::vector<KvLoop::Region> regions_of(const PrefillPlan& p) {
-  if (p.loop == PrefillLoop::blocks)
-    return {{0, p.smem_bytes, fmt::format("blocks of {} columns of K and V", *p.config.bk_smem), p.k_stages}};
-  if (p.loop == PrefillLoop::v_in_k) return {{0, p.smem_bytes, "K and, in its columns, V", p.k_stages}};
-  return {{0, p.smem_v, "K", p.k_stages}, {p.smem_v, p.smem_bytes, "V", p.v_stages}};
+std::vector<KvLoop::Region> KvLoop::regions() const {
+  if (p_.loop == PrefillLoop::blocks)
+    return {
+        {0, p_.smem_bytes, fmt::format("blocks of {} columns of K and V", *p_.config.bk_smem), p_.k_stages}};
+  if (p_.v_in_k()) return {{0, p_.smem_bytes, "K and, in its columns, V", p_.k_stages}};
+  return {{0, p_.smem_v, "K", p_.k_stages}, {p_.smem_v, p_.smem_bytes, "V", p_.v_stages}};
 }
 
 void KvLoop::emit_buffers(Writer& w, const std::string& rows, const std::string& first) const {

@@ -26,7 +26,8 @@ class KvLoop {
     std::string what;
     int stages = 0;
   };
-  virtual std::vector<Region> regions() const = 0;
+  /// What of LDS whole tiles take, a shared tile, blocks.
+  std::vector<Region> regions() const;
   /// K and V: `rows` rows of them, from key `first` on.
   void emit_buffers(Writer& w, const std::string& rows, const std::string& first) const;
   /// What is on its way before the first tile.
@@ -61,8 +62,5 @@ std::unique_ptr<const KvLoop> staged_loop(const PrefillPlan& plan);
 std::unique_ptr<const KvLoop> pingpong_loop(const PrefillPlan& plan);
 
 std::unique_ptr<const KvLoop> loop_of(const PrefillPlan& plan);
-
-/// What of LDS whole tiles take, a shared tile, blocks.
-std::vector<KvLoop::Region> regions_of(const PrefillPlan& plan);
 
 }  // namespace kiln::cdna

@@ -40,7 +40,6 @@ class PingpongLoop final : public KvLoop {
   std::string fact() const override {
     return "Two groups of waves half a tile apart: one multiplies while the other has its softmax.\n";
   }
-  std::vector<Region> regions() const override { return regions_of(p_); }
   void emit_first_loads(Writer& w) const override {
     emit_load_k(w, p_, 0);
     p_.v->emit_load_from_dram(w, 0);

@@ -33,7 +33,6 @@ class StagedTileLoop : public KvLoop {
   std::string fact() const override {
     return "K and V by way of registers: loads of the next rows are under way while these are multiplied.\n";
   }
-  std::vector<Region> regions() const override { return regions_of(p_); }
   void emit_first_loads(Writer& w) const override { emit_load_k(w, p_, 0); }
 
  protected:

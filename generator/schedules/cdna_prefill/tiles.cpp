@@ -66,7 +66,6 @@ class TileLoop : public KvLoop {
     return fmt::format("Loads of one wave in flight: {} of a K tile, {} of a V tile; waits {}.\n",
                        p_.k->copies(), p_.v->copies(), waits_of(p_));
   }
-  std::vector<Region> regions() const override { return regions_of(p_); }
   void emit_first_loads(Writer& w) const override { emit_load_k(w, p_, 0); }
 
  protected:
@@ -190,7 +189,6 @@ class VInKLoop final : public KvLoop {
     return fmt::format("Loads of one wave in flight: {} of a K tile; waits {}.\n", p_.k->copies(),
                        waits_of(p_));
   }
-  std::vector<Region> regions() const override { return regions_of(p_); }
   void emit_first_loads(Writer& w) const override { emit_load_k(w, p_, 0); }
 
  protected:

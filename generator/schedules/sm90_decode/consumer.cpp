@@ -63,6 +63,12 @@ void Consumer::emit_release_k(Writer& w, int qk) const {
   if (!p_.v_in_k) w.line("if (lane == 0) mbarrier_arrive({});", p_.k->ring().empty(qk));
 }
 
+void Consumer::emit_k(Writer& w, const char* title) const {
+  w.comment("{}", title);
+  p_.k->emit_wait(w, 0);
+  w.line("const u32 k_low = {};", p_.k->get());
+}
+
 void Consumer::emit_chunks(Writer& w) const {
   w.line("wgmma_fence();");
   for (int qk = 0; qk < p_.num_qk_stages; ++qk) {

@@ -84,6 +84,8 @@ class Consumer {
   void emit_store_rows(Writer& w) const;
   void emit_split(Writer& w) const;
   void emit_repair(Writer& w) const;
+  /// K of the tile is in its slot; its descriptor.
+  void emit_k(Writer& w, const char* title) const;
   /// Products of a tile's chunks of K as they come, from descriptors: of the first, and all, waited for.
   void emit_chunks(Writer& w) const;
   void emit_wait_chunks(Writer& w) const;

@@ -173,9 +173,7 @@ void KeysOnM::emit_chunk(Writer& w, int qk) const {
 }
 
 void KeysOnM::emit_qk(Writer& w) const {
-  w.comment("S' = K(n) Q'");
-  p_.k->emit_wait(w, 0);
-  w.line("const u32 k_low = {};", p_.k->get());
+  emit_k(w, "S' = K(n) Q'");
   emit_chunks(w);
   emit_wait_chunks(w);
   emit_release_before(w);

@@ -263,9 +263,7 @@ void BytesOfQ::emit_store_q(Writer& w) const {
 }
 
 void BytesOfQ::emit_qk(Writer& w) const {
-  w.comment("S' = K(n) Q'");
-  p_.k->emit_wait(w, 0);
-  w.line("const u32 k_low = {};", p_.k->get());
+  emit_k(w, "S' = K(n) Q'");
   emit_chunks(w);
   emit_wait_chunks(w);
 }

@@ -77,9 +77,7 @@ void RowsOnM::emit_chunk(Writer& w, int qk) const {
 }
 
 void RowsOnM::emit_qk(Writer& w) const {
-  w.comment("S = Q K(n)'");
-  p_.k->emit_wait(w, 0);
-  w.line("const u32 k_low = {};", p_.k->get());
+  emit_k(w, "S = Q K(n)'");
   emit_chunks(w);
   emit_wait_chunks(w);
   emit_release_before(w);
@@ -209,9 +207,7 @@ void TwoWarpgroups::emit_first_turn(Writer& w) const {
 }
 
 void TwoWarpgroups::emit_qk(Writer& w) const {
-  w.comment("S = Q K(n)'");
-  p_.k->emit_wait(w, 0);
-  w.line("const u32 k_low = {};", p_.k->get());
+  emit_k(w, "S = Q K(n)'");
   w.line("named_barrier_sync(2 + half, {});  // in turns: one's softmax beside the other's products",
          p_.consumer_threads());
   emit_chunks(w);
