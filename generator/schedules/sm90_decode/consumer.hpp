@@ -44,7 +44,7 @@ class Consumer {
   virtual void emit_qk(Writer& w) const = 0;
   /// P of the tile, and V's rows past the sequence zeroed.
   virtual void emit_probabilities(Writer& w) const = 0;
-  /// Products with V, committed, or waited for and the slot given back.
+  /// Products with V, committed, or waited for and the slot released.
   virtual void emit_pv(Writer& w) const = 0;
   /// All tiles of a segment.
   virtual void emit_tiles(Writer& w) const;
