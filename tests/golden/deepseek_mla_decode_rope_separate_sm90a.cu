@@ -731,8 +731,8 @@ kiln_deepseek_mla_decode_rope_separate_sm90a(const __grid_constant__ TensorMap k
             wgmma_commit();
           }
         }
-        if (n + 1 < s.tile_end) named_barrier_arrive(2, 256);
         WGMMA_WAIT(0);
+        if (n + 1 < s.tile_end) named_barrier_arrive(2, 256);
         #pragma unroll 1
         for (; n + 2 < s.tile_end; n += 2) {
           {
@@ -961,6 +961,10 @@ kiln_deepseek_mla_decode_rope_separate_sm90a(const __grid_constant__ TensorMap k
             wgmma_m64n256k16_ss(o_acc, descriptor(p_low + 6, 0x40000040u), descriptor(v_low + 384, 0x40000040u));
             wgmma_commit();
           }
+          WGMMA_WAIT(0);
+          if (lane < 2) mbarrier_arrive(mbar_v_empty + v_stage * 16);
+          if (lane == 0) mbarrier_arrive(mbar_v_empty + v_stage * 16 + 8);
+          v_phase ^= v_stage; v_stage ^= 1;
           k_phase ^= k_stage; k_stage ^= 1;
           k_phase ^= k_stage; k_stage ^= 1;
           // S = Q K'
@@ -989,10 +993,6 @@ kiln_deepseek_mla_decode_rope_separate_sm90a(const __grid_constant__ TensorMap k
               wgmma_commit();
             }
           }
-          WGMMA_WAIT(1);
-          if (lane < 2) mbarrier_arrive(mbar_v_empty + v_stage * 16);
-          if (lane == 0) mbarrier_arrive(mbar_v_empty + v_stage * 16 + 8);
-          v_phase ^= v_stage; v_stage ^= 1;
           mbarrier_wait(mbar_k_full + k_stage * 16 + 8, k_phase);
           {
             const u32 k_low = hidden(k_desc + k_stage * 4608), q_low = hidden(q_desc);
@@ -1022,8 +1022,8 @@ kiln_deepseek_mla_decode_rope_separate_sm90a(const __grid_constant__ TensorMap k
               wgmma_commit();
             }
           }
-          if (n + 3 < s.tile_end) named_barrier_arrive(2, 256);
           WGMMA_WAIT(0);
+          if (n + 3 < s.tile_end) named_barrier_arrive(2, 256);
         }
         if (n + 1 < s.tile_end) {
           {

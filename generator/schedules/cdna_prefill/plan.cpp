@@ -218,8 +218,7 @@ void set_shape(PrefillPlan& p, const Config& c, bool pingpong) {
                                                              : 1;
   p.v_stages = p.loop == PrefillLoop::tiles ? *c.double_buffer ? 2 : 1 : p.k_stages;
   p.kind = c.operand->kind;
-  p.lse = *c.lse;
-  p.sink = *c.sink;
+  p.results = RowResults(c);
   p.row_scales = RowScales(c);
   if (c.operand->quantization && !p.row_scales.any()) p.scales = c.operand->quantization->granularity;
 }
@@ -343,7 +342,7 @@ void set_softmax(PrefillPlan& p, const Config& c) {
     for (int i = 0; i < p.scores().registers; ++i)
       softmax.in_sum.push_back(p.row_scales.unweighed(p.scores(), i));
   }
-  if (p.sink) softmax.sink = "sink[head]";
+  if (p.results.sink()) softmax.sink = "sink[head]";
   p.softmax.emplace(softmax);
 }
 

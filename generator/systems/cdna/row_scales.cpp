@@ -22,6 +22,11 @@ RowScales::RowScales(const Config& resolved) : operand_(*resolved.operand), kind
   weighs_ = is_fp8(resolved.dtype);
 }
 
+void RowScales::use(Prelude& prelude) const {
+  if (any()) prelude.use("from_lane");
+  if (weighs()) prelude.use("log2_approx"), prelude.use("exp2_approx");
+}
+
 void RowScales::add_params(std::vector<KernelParam>& params, bool own_v) const {
   if (any()) add_scale_strides(params, operand_, own_v);
 }

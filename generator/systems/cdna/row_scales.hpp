@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "generator/config/rules.hpp"
+#include "generator/emit/prelude.hpp"
 #include "generator/emit/writer.hpp"
 #include "generator/systems/score_layout.hpp"
 
@@ -44,6 +45,8 @@ class RowScales {
   /// Scores, and with several scales a row the scores of one of them.
   int score_arrays() const { return key_groups() > 1 ? 2 : 1; }
 
+  void use(Prelude& prelude) const;
+
   // What follows emits nothing where there are no scales by row.
 
   /// Distances of the pages' or sequences' scales, of K and (`own_v`) V.
@@ -71,6 +74,17 @@ class RowScales {
   void emit_part(Writer& w, const ScoreLayout& layout, const std::string& type) const;
   /// The products of group `group` are in `part`: they join the scores of the others.
   void emit_group_end(Writer& w, const ScoreLayout& layout, int group) const;
+
+  // Where a row's columns are multiplied a block after the other, of any number of scales.
+  /// The array that products go to.
+  const char* target() const { return key_groups() > 1 ? "part" : "s_acc"; }
+  /// Whether products of the columns from `column` on begin a sum.
+  bool begins_sum(int column) const { return key_groups() > 1 ? column % columns_ == 0 : column == 0; }
+  /// Products up to column `end` of `depth` are done: the group that ends there joins the scores.
+  void emit_columns_end(Writer& w, const ScoreLayout& layout, int end, int depth) const {
+    if (key_groups() > 1 && (end % columns_ == 0 || end == depth))
+      emit_group_end(w, layout, (end - 1) / columns_);
+  }
 
  private:
   void emit_head(Writer& w, const std::string& name, int row_columns, const std::string& batch) const;
