@@ -84,107 +84,146 @@ Block* shared_block(Warp& w, std::uint64_t address, bool any_rank) {
   return rank < blocks.size() ? blocks[rank].get() : nullptr;
 }
 
+namespace {
+
+/// One lane's access on its way to its memory.
+struct Step {
+  Warp& w;
+  const Op& op;
+  std::uint64_t given, address;  ///< of the program, and within its space
+  std::uint32_t bytes;
+  int lane;
+  Access access;
+  bool any_rank;  ///< shared memory of any block of the cluster
+
+  void fault(const std::string& where) const { emulator::fault(w, op, lane, access, bytes, where); }
+};
+
+/// The space of a generic address, which becomes one of that space.
+ptx::Space resolve_generic(Step& s) {
+  using ptx::Space;
+  const std::uint64_t address = s.address;
+  if ((address & ~kWindowBytes) == (kSharedWindow & ~kWindowBytes) &&
+      address - kSharedWindow <= 0xffffffffu) {
+    s.address -= kSharedWindow;
+    s.any_rank = true;
+    return Space::shared;
+  }
+  if (address - kLocalWindow <= 0xffffffffu) {
+    s.address -= kLocalWindow;
+    return Space::local;
+  }
+  if (address - kParamWindow <= 0xffffffffu) {
+    s.address -= kParamWindow;
+    return Space::param;
+  }
+  return Space::global;
+}
+
+bool place_global(const Step& s, Place& p) {
+  GlobalMemory::Impl& m = *s.w.block->cluster->launch->memory;
+  if (p.space == ptx::Space::global) check_early_access(s.w, s.op, s.lane, s.address, s.bytes, s.access);
+  if (!m.contains(s.address, s.bytes)) {
+    s.fault("at " + hex(s.given) + ", outside device memory");
+    return false;
+  }
+  p.data = m.at(s.address);
+  p.shadow = m.shadow_at(s.address);
+  return true;
+}
+bool place_shared(const Step& s, Place& p) {
+  Block* b = shared_block(s.w, s.address, s.any_rank);
+  const std::uint32_t offset = static_cast<std::uint32_t>(s.address) & 0xffffffu;
+  if (b == nullptr || s.address > 0xffffffffu || offset + s.bytes > b->smem.size()) {
+    s.fault("at shared address " + hex(s.address) + ", outside the block's shared memory");
+    return false;
+  }
+  p.block = b;
+  p.offset = offset;
+  p.data = b->smem.data() + offset;
+  p.shadow = b->shadow.data() + offset;
+  return true;
+}
+bool place_local(const Step& s, Place& p) {
+  Warp& w = s.w;
+  if (s.address + s.bytes > w.local_bytes || s.address > w.local_bytes) {
+    s.fault("at local address " + hex(s.address) + " of " + std::to_string(w.local_bytes) + " bytes");
+    return false;
+  }
+  const std::size_t at = static_cast<std::size_t>(s.lane) * w.local_bytes + s.address;
+  p.data = w.local.data() + at;
+  p.shadow = w.local_shadow.data() + at;
+  return true;
+}
+/// Parameters have no shadow: they are written before the launch, and nobody writes them again.
+void place_param(const Step& s, Place& p) {
+  auto& params = s.w.block->cluster->launch->params;
+  if (s.access != Access::read || s.address > params.size() || s.address + s.bytes > params.size())
+    return s.fault("at parameter address " + hex(s.address));
+  p.data = params.data() + s.address;
+}
+bool place(const Step& s, Place& p) {
+  using ptx::Space;
+  switch (p.space) {
+    case Space::global:
+    case Space::constant:
+      return place_global(s, p);
+    case Space::shared:
+      return place_shared(s, p);
+    case Space::local:
+      return place_local(s, p);
+    default:
+      place_param(s, p);
+      return false;
+  }
+}
+
+void fault_unallocated(const Step& s, const Place& p) {
+  if (p.space == ptx::Space::shared)
+    s.fault("at shared address " + hex(s.address) + ", outside the block's " +
+            std::to_string(p.block->smem.size() - 64 - kSharedBase) + " bytes that start at " +
+            std::to_string(kSharedBase));
+  else
+    s.fault("at " + hex(s.given) + ": " + s.w.block->cluster->launch->memory->describe(s.address));
+}
+
+/// The bytes are not what the access needs: allocated, for a read written. False: there is nothing to write.
+bool check_shadow(const Step& s, Place& p) {
+  if (!none_unallocated(p.shadow, s.bytes)) {
+    fault_unallocated(s, p);
+    p.data = nullptr;
+    return false;
+  }
+  // Global memory is reported at the read, as others do; of the block's own memory the value decides.
+  if (s.op.use == Use::load && (p.space == ptx::Space::shared || p.space == ptx::Space::local)) {
+    p.unwritten = true;
+    return false;
+  }
+  report_unwritten(s.w, s.op, s.lane, p.space, {s.given, s.address}, p.shadow, s.bytes);
+  return true;
+}
+
+}  // namespace
+
 Place locate(Warp& w, const Op& op, ptx::Space space, std::uint64_t address, std::uint32_t bytes, int lane,
              Access access) {
-  using ptx::Space;
-  Cluster& c = *w.block->cluster;
   Place p;
-  const std::uint64_t original = address;
-  bool any_rank = (op.flags & 1) != 0;  // .shared::cluster
-  if (space == Space::generic) {
-    const std::uint64_t window = address & ~kWindowBytes;
-    if (window == (kSharedWindow & ~kWindowBytes) && address - kSharedWindow <= 0xffffffffu) {
-      space = Space::shared;
-      address -= kSharedWindow;
-      any_rank = true;
-    } else if (address - kLocalWindow <= 0xffffffffu) {
-      space = Space::local;
-      address -= kLocalWindow;
-    } else if (address - kParamWindow <= 0xffffffffu) {
-      space = Space::param;
-      address -= kParamWindow;
-    } else {
-      space = Space::global;
-    }
-  }
-  p.space = space;
-  if ((address & (bytes - 1)) != 0 && (bytes & (bytes - 1)) == 0) {
+  Step s{w, op, address, address, bytes, lane, access, (op.flags & 1) != 0};  // .shared::cluster
+  p.space = space == ptx::Space::generic ? resolve_generic(s) : space;
+  if ((s.address & (bytes - 1)) != 0 && (bytes & (bytes - 1)) == 0) {
     report(w, op, lane, "misaligned",
-           std::string(verb(access)) + " of " + std::to_string(bytes) + " bytes at " + hex(original));
+           std::string(verb(access)) + " of " + std::to_string(bytes) + " bytes at " + hex(address));
     return p;
   }
-  switch (space) {
-    case Space::global:
-    case Space::constant: {
-      GlobalMemory::Impl& m = *c.launch->memory;
-      if (space == Space::global) check_early_access(w, op, lane, address, bytes, access);
-      if (!m.contains(address, bytes)) {
-        fault(w, op, lane, access, bytes, "at " + hex(original) + ", outside device memory");
-        return p;
-      }
-      p.data = m.at(address);
-      p.shadow = m.shadow_at(address);
-      break;
-    }
-    case Space::shared: {
-      Block* b = shared_block(w, address, any_rank);
-      const std::uint32_t offset = static_cast<std::uint32_t>(address) & 0xffffffu;
-      if (b == nullptr || address > 0xffffffffu || offset + bytes > b->smem.size()) {
-        fault(w, op, lane, access, bytes,
-              "at shared address " + hex(address) + ", outside the block's shared memory");
-        return p;
-      }
-      p.block = b;
-      p.offset = offset;
-      p.data = b->smem.data() + offset;
-      p.shadow = b->shadow.data() + offset;
-      break;
-    }
-    case Space::local: {
-      if (address + bytes > w.local_bytes || address > w.local_bytes) {
-        fault(w, op, lane, access, bytes,
-              "at local address " + hex(address) + " of " + std::to_string(w.local_bytes) + " bytes");
-        return p;
-      }
-      const std::size_t at = static_cast<std::size_t>(lane) * w.local_bytes + address;
-      p.data = w.local.data() + at;
-      p.shadow = w.local_shadow.data() + at;
-      break;
-    }
-    default: {
-      auto& params = c.launch->params;
-      if (access != Access::read || address > params.size() || address + bytes > params.size()) {
-        fault(w, op, lane, access, bytes, "at parameter address " + hex(address));
-        return p;
-      }
-      p.data = params.data() + address;
-      return p;
-    }
-  }
-  if (!c.findings) {
-    if (access != Access::read) std::memset(p.shadow, kWritten, bytes);
+  if (!place(s, p)) return p;
+  const bool write = access != Access::read;
+  if (!w.block->cluster->findings) {
+    if (write) std::memset(p.shadow, kWritten, bytes);
     return p;
   }
-  if (access == Access::read ? !all_written(p.shadow, bytes) : !none_unallocated(p.shadow, bytes)) {
-    if (!none_unallocated(p.shadow, bytes)) {
-      if (space == Space::shared)
-        fault(w, op, lane, access, bytes,
-              "at shared address " + hex(address) + ", outside the block's " +
-                  std::to_string(p.block->smem.size() - 64 - kSharedBase) + " bytes that start at " +
-                  std::to_string(kSharedBase));
-      else
-        fault(w, op, lane, access, bytes, "at " + hex(original) + ": " + c.launch->memory->describe(address));
-      p.data = nullptr;
-      return p;
-    }
-    // Global memory is reported at the read, as others do; of the block's own memory the value decides.
-    if (op.use == Use::load && (space == Space::shared || space == Space::local)) {
-      p.unwritten = true;
-      return p;
-    }
-    report_unwritten(w, op, lane, space, {original, address}, p.shadow, bytes);
-  }
-  if (access != Access::read) {
+  const bool fit = write ? none_unallocated(p.shadow, bytes) : all_written(p.shadow, bytes);
+  if (!fit && !check_shadow(s, p)) return p;
+  if (write) {
     if (p.block != nullptr && any_mbarrier(p.shadow, bytes))
       check_mbarriers_kept(w, op, lane, *p.block, p.offset, bytes);
     std::memset(p.shadow, kWritten, bytes);

@@ -47,7 +47,8 @@ bool holds(std::uint32_t most, const Dim3& d) {
   return d.x <= most && d.y <= most && d.z <= most && d.count() <= most;
 }
 
-void check_geometry(const Launch& l, const ptx::Function& f, const Program& p, Dim3& cluster) {
+/// Of the launch itself and of what the kernel was compiled for.
+void check_threads(const Launch& l, const ptx::Function& f) {
   for (const Dim3* d : {&l.grid, &l.block, &l.cluster})
     if (d->x == 0 || d->y == 0 || d->z == 0) throw Error("a launch dimension is 0");
   if (!holds(1024, l.block)) throw Error("a block of " + show(l.block) + " threads exceeds 1024");
@@ -60,6 +61,11 @@ void check_geometry(const Launch& l, const ptx::Function& f, const Program& p, D
   if (f.max_threads[0] != 0 &&
       l.block.count() > std::uint64_t{f.max_threads[0]} * f.max_threads[1] * f.max_threads[2])
     throw Error("block " + show(l.block) + " exceeds the kernel's .maxntid");
+}
+
+/// The cluster of a launch: the one asked for, or the one that the kernel was compiled for.
+Dim3 cluster_of(const Launch& l, const ptx::Function& f) {
+  Dim3 cluster = l.cluster;
   if (f.required_cluster[0] > 0) {
     const Dim3 required{f.required_cluster[0], f.required_cluster[1], f.required_cluster[2]};
     if (cluster.count() != 1 &&
@@ -71,6 +77,10 @@ void check_geometry(const Launch& l, const ptx::Function& f, const Program& p, D
   if (!holds(16, cluster)) throw Error("a cluster of " + show(cluster) + " blocks exceeds 16");
   if (l.grid.x % cluster.x != 0 || l.grid.y % cluster.y != 0 || l.grid.z % cluster.z != 0)
     throw Error("grid " + show(l.grid) + " is no multiple of cluster " + show(cluster));
+  return cluster;
+}
+
+void check_shared_memory(const Launch& l, const Program& p) {
   const std::uint64_t smem = std::uint64_t{p.static_smem} + l.dynamic_smem_bytes;
   if (smem > 232448) throw Error("shared memory of " + std::to_string(smem) + " bytes exceeds 232448");
 }
@@ -272,7 +282,9 @@ Report launch(GlobalMemory& memory, const Module& module, const Launch& request)
   LaunchState state;
   state.mistakes = std::make_unique<Mistakes>(static_cast<std::size_t>(std::max(1, l.max_findings)));
   state.program = &m.program(kernel.name);
-  check_geometry(l, kernel, *state.program, l.cluster);
+  check_threads(l, kernel);
+  l.cluster = cluster_of(l, kernel);
+  check_shared_memory(l, *state.program);
   state.memory = &memory.impl();
   state.module = &m;
   state.launch = &l;

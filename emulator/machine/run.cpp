@@ -50,46 +50,55 @@ bool satisfied(const Warp& w, const Group& g) {
   return true;
 }
 
-/// Merges groups at the same place that are free or waiting for each other.
-void merge_groups(Warp& w) {
-  const auto joinable = [](const Group& a, const Group& b) {
-    if (a.pc != b.pc || a.frame != b.frame || a.resumed || b.resumed) return false;
-    const auto free = [](const Group& g) { return g.wait.kind == WaitKind::none; };
-    const auto waits = [](const Group& g) { return g.wait.kind == WaitKind::converge; };
-    if (waits(a) && waits(b)) return a.wait.id == b.wait.id;  // of another mask: another group
-    return (free(a) || waits(a)) && (free(b) || waits(b));
-  };
-  for (std::size_t i = 0; i < w.others.size(); ++i)
-    for (std::size_t j = i + 1; j < w.others.size();) {
-      Group &a = w.others[i], &b = w.others[j];
+/// Whether two groups are at the same place and free or waiting for each other.
+bool joinable(const Group& a, const Group& b) {
+  if (a.pc != b.pc || a.frame != b.frame || a.resumed || b.resumed) return false;
+  const auto free = [](const Group& g) { return g.wait.kind == WaitKind::none; };
+  const auto waits = [](const Group& g) { return g.wait.kind == WaitKind::converge; };
+  if (waits(a) && waits(b)) return a.wait.id == b.wait.id;  // of another mask: another group
+  return (free(a) || waits(a)) && (free(b) || waits(b));
+}
+void join_groups(std::vector<Group>& groups) {
+  for (std::size_t i = 0; i < groups.size(); ++i)
+    for (std::size_t j = i + 1; j < groups.size();) {
+      Group &a = groups[i], &b = groups[j];
       if (joinable(a, b)) {
         a.mask |= b.mask;
         if (b.wait.kind == WaitKind::none) a.wait = {};
-        w.others.erase(w.others.begin() + static_cast<std::ptrdiff_t>(j));
+        groups.erase(groups.begin() + static_cast<std::ptrdiff_t>(j));
         i = 0;
         j = 1;
       } else {
         ++j;
       }
     }
-  // A converging group that has got its lanes, or lost the missing ones to exit, may go on.
-  for (Group& g : w.others)
-    if (g.wait.kind == WaitKind::converge && (g.wait.id & w.live & ~g.mask) == 0) g.wait = {};
-  // bar.warp.sync joins lanes at different places.
+}
+
+/// bar.warp.sync joins lanes at different places.
+void pass_warp_barriers(Warp& w) {
+  const auto waits = [](const Group& g) { return g.wait.kind == WaitKind::warp_barrier; };
   std::uint32_t arrived = 0;
   for (const Group& g : w.others)
-    if (g.wait.kind == WaitKind::warp_barrier) arrived |= g.mask;
+    if (waits(g)) arrived |= g.mask;
   RaceTracker* const races = w.block->cluster->races.get();
   for (Group& g : w.others) {
-    if (g.wait.kind != WaitKind::warp_barrier || (g.wait.id & w.live & ~arrived) != 0) continue;
+    if (!waits(g) || (g.wait.id & w.live & ~arrived) != 0) continue;
     const std::uint32_t mask = g.wait.id;
     if (races != nullptr) races->synchronize_lanes(w, (mask | g.mask) & w.live);
     for (Group& same : w.others)
-      if (same.wait.kind == WaitKind::warp_barrier && same.wait.id == mask) {
+      if (waits(same) && same.wait.id == mask) {
         same.wait = {};
         same.resumed = true;
       }
   }
+}
+
+void merge_groups(Warp& w) {
+  join_groups(w.others);
+  // A converging group that has got its lanes, or lost the missing ones to exit, may go on.
+  for (Group& g : w.others)
+    if (g.wait.kind == WaitKind::converge && (g.wait.id & w.live & ~g.mask) == 0) g.wait = {};
+  pass_warp_barriers(w);
 }
 
 /// Makes the group at `index` of the waiting ones the running one.

@@ -286,16 +286,23 @@ std::optional<TensorMapRequest> decode_tensor_map(std::span<const std::byte, 128
   return r;
 }
 
-bool replace_tensor_map_field(std::span<std::byte, 128> map, TensorMapField field, std::uint32_t ordinal,
-                              std::uint64_t value) {
-  const std::optional<TensorMapRequest> decoded = unpack(raw(map));
-  std::uint8_t atomicity = decoded ? raw(map).atomicity : std::uint8_t{0};
-  if (decoded ? decoded->mode != TensorMapMode::tiled : !is_blank(map)) return false;
-  TensorMapRequest r = decoded ? *decoded : blank_map();
-  const bool has_ordinal = field == TensorMapField::box_dim || field == TensorMapField::global_dim ||
-                           field == TensorMapField::global_stride || field == TensorMapField::element_stride;
-  if (has_ordinal && ordinal >= (field == TensorMapField::global_stride ? 4u : 5u)) return false;
-  if (value > largest_value(field)) return false;
+namespace {
+
+bool takes_ordinal(TensorMapField field, std::uint32_t ordinal) {
+  switch (field) {
+    case TensorMapField::global_stride:
+      return ordinal < 4;
+    case TensorMapField::box_dim:
+    case TensorMapField::global_dim:
+    case TensorMapField::element_stride:
+      return ordinal < 5;
+    default:
+      return true;
+  }
+}
+
+void set_field(TensorMapRequest& r, std::uint8_t& atomicity, TensorMapField field, std::uint32_t ordinal,
+               std::uint64_t value) {
   switch (field) {
     case TensorMapField::global_address:
       r.address = value;
@@ -331,6 +338,18 @@ bool replace_tensor_map_field(std::span<std::byte, 128> map, TensorMapField fiel
       atomicity = static_cast<std::uint8_t>(value);
       break;
   }
+}
+
+}  // namespace
+
+bool replace_tensor_map_field(std::span<std::byte, 128> map, TensorMapField field, std::uint32_t ordinal,
+                              std::uint64_t value) {
+  const std::optional<TensorMapRequest> decoded = unpack(raw(map));
+  if (decoded ? decoded->mode != TensorMapMode::tiled : !is_blank(map)) return false;
+  if (!takes_ordinal(field, ordinal) || value > largest_value(field)) return false;
+  TensorMapRequest r = decoded ? *decoded : blank_map();
+  std::uint8_t atomicity = decoded ? raw(map).atomicity : std::uint8_t{0};
+  set_field(r, atomicity, field, ordinal, value);
   Encoded encoded = pack(r);
   encoded.atomicity = atomicity;
   std::memcpy(map.data(), &encoded, sizeof encoded);

@@ -143,53 +143,69 @@ Workgroup::Workgroup(Grid& g, Dim3 i) : grid(g), id(i), lds(g.lds_bytes, g.launc
   }
 }
 
+namespace {
+
+/// Gives every wave that can run a turn; false: all have ended or wait at a barrier.
+bool run_turns(Workgroup& group, std::mt19937_64& order) {
+  const Grid& grid = group.grid;
+  const bool random = grid.launch.policy == Policy::random;
+  const std::size_t count = group.waves.size(), first = random ? order() % count : 0;
+  bool ran = false;
+  for (std::size_t k = 0; k < count && !grid.stop; ++k) {
+    // Lazy runs the last wave first, so that neither order of two waves goes untried.
+    const std::size_t i = grid.launch.policy == Policy::lazy ? count - 1 - k : (first + k) % count;
+    Wave& w = *group.waves[i];
+    if (w.ended || w.at_barrier) continue;
+    run_wave(w, random ? static_cast<int>(1 + order() % 200) : kQuantum);
+    ran = true;
+  }
+  return ran;
+}
+
+/// Opens the barrier for the waves that wait (ended ones do not count, as on hardware); false: none waits.
+bool open_barrier(Workgroup& group) {
+  bool any = false;
+  const Wave* ended = nullptr;
+  for (const auto& w : group.waves)
+    if (w->ended) ended = w.get();
+  for (const auto& w : group.waves) {
+    if (!w->at_barrier) continue;
+    any = true;
+    if (ended != nullptr) {
+      w->report("barrier-mismatch", group.grid.program.code[static_cast<std::size_t>(w->pc - 1)], -1,
+                "wave " + std::to_string(ended->index) + " has ended after " +
+                    std::to_string(ended->barriers) + " barriers while this one waits at barrier " +
+                    std::to_string(w->barriers + 1));
+    }
+    w->at_barrier = false;
+    ++w->barriers;
+    w->trace_barrier(true);
+  }
+  return any;
+}
+
+/// What is still under way reaches into the new epoch.
+void stamp_pending(Workgroup& group) {
+  for (const auto& w : group.waves) {
+    for (auto* queue : {&w->vm, &w->lgkm}) {
+      for (Pending* op : *queue) {
+        if (op->lds_lanes && (queue == &w->vm || !op->vm)) stamp_lds(*w, *op);
+      }
+    }
+  }
+}
+
+}  // namespace
+
 void Workgroup::run() {
   std::mt19937_64 order(mix(grid.launch.seed, id.x + 977 * id.y + 31337 * id.z));
-  const bool random = grid.launch.policy == Policy::random;
   for (;;) {
-    bool ran = false;
-    std::size_t first = random ? order() % waves.size() : 0;
-    for (std::size_t k = 0; k < waves.size(); ++k) {
-      // Lazy runs the last wave first, so that neither order of two waves goes untried.
-      const std::size_t i =
-          grid.launch.policy == Policy::lazy ? waves.size() - 1 - k : (first + k) % waves.size();
-      Wave& w = *waves[i];
-      if (w.ended || w.at_barrier) continue;
-      run_wave(w, random ? static_cast<int>(1 + order() % 200) : kQuantum);
-      ran = true;
-      if (grid.stop) return;
-    }
+    const bool ran = run_turns(*this, order);
+    if (grid.stop) return;
     if (ran) continue;
-    // Every wave has ended or waits: the barrier opens for those that wait (ended ones do not count, as on
-    // hardware).
-    bool any = false;
-    const Wave* ended = nullptr;
-    for (const auto& w : waves) {
-      any |= w->at_barrier;
-      if (w->ended) ended = w.get();
-    }
-    if (!any) return;
-    for (const auto& w : waves) {
-      if (!w->at_barrier) continue;
-      if (ended != nullptr) {
-        w->report("barrier-mismatch", grid.program.code[static_cast<std::size_t>(w->pc - 1)], -1,
-                  "wave " + std::to_string(ended->index) + " has ended after " +
-                      std::to_string(ended->barriers) + " barriers while this one waits at barrier " +
-                      std::to_string(w->barriers + 1));
-      }
-      w->at_barrier = false;
-      ++w->barriers;
-      w->trace_barrier(true);
-    }
+    if (!open_barrier(*this)) return;
     if (grid.launch.findings) GlobalRaces::meet(*this);
-    // What is still under way reaches into the new epoch.
-    for (const auto& w : waves) {
-      for (auto* queue : {&w->vm, &w->lgkm}) {
-        for (Pending* op : *queue) {
-          if (op->lds_lanes && (queue == &w->vm || !op->vm)) stamp_lds(*w, *op);
-        }
-      }
-    }
+    stamp_pending(*this);
   }
 }
 

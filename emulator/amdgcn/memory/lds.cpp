@@ -51,61 +51,82 @@ template <class F>
   }
 }
 
+/// One access, as every cell that it touches sees it.
+struct Lds::Toucher {
+  Access access;
+  int wave;
+  std::uint32_t epoch;
+  const Inst* inst;
+  std::uint64_t dma, dma_retired;
+  std::uint16_t bit;  ///< of the wave
+  Conflict found;
+};
+
+/// The writer of the cell left the same value. The writer itself, in a loop or stamped anew because it is still under
+/// way, is a writer as before.
+[[gnu::always_inline]] inline void Lds::write_same(Toucher& t, Cell& b) {
+  if (b.write_wave == t.wave && b.writer == t.inst)
+    b.write_epoch = t.epoch, b.dma = t.dma;
+  else
+    b.note_same(t.wave, t.epoch, t.dma);
+}
+
+/// A write has to follow every writer, a read one of them.
+[[gnu::always_inline]] inline void Lds::check_writers(Toucher& t, const Cell& b, std::uint32_t at) {
+  if (t.found.trouble != Trouble::none) return;
+  const bool both_atomic = b.atomic && t.access == Access::atomic, unordered = b.write_epoch >= t.epoch;
+  const bool foreign = b.write_wave != t.wave && (b.same_mask & t.bit) == 0;
+  const bool other_same = t.access != Access::read && (b.same_mask & ~t.bit) != 0 && b.same_epoch >= t.epoch;
+  if (((foreign && unordered) || other_same) && !both_atomic)
+    t.found = {Trouble::race, b.writer, b.write_wave, at};
+  else if (t.dma == 0 && b.under_way(t.wave, t.dma_retired))
+    t.found = {Trouble::dma_unwaited, b.writer, t.wave, at};
+}
+
+[[gnu::always_inline]] inline void Lds::note_read(const Toucher& t, Cell& b) {
+  if (b.read_mask == 0 || b.read_epoch < t.epoch) {
+    b.read_epoch = t.epoch;
+    b.read_mask = t.bit;
+  } else if (b.read_epoch == t.epoch) {
+    b.read_mask |= t.bit;
+  }
+  b.reader = t.inst;
+}
+
+/// A write or an atomic has to follow the readers, too.
+[[gnu::always_inline]] inline void Lds::note_write(Toucher& t, Cell& b, std::uint32_t at, bool value_known,
+                                                   std::uint32_t value) {
+  const auto others = static_cast<std::uint32_t>(b.read_mask & ~t.bit);
+  if (t.found.trouble == Trouble::none && others != 0 && b.read_epoch >= t.epoch)
+    t.found = {Trouble::race, b.reader, std::countr_zero(others), at};
+  b.writer = t.inst;
+  b.write_wave = static_cast<std::int8_t>(t.wave);
+  b.write_epoch = t.epoch;
+  b.dma = t.dma;
+  b.atomic = t.access == Access::atomic;
+  b.same_mask = 0;
+  b.same_dma_wave = -1;
+  b.value_known = value_known;
+  b.value = value;
+}
+
 KILN_MULTIVERSION Lds::Conflict Lds::touch(std::uint32_t offset, std::size_t bytes, Access access, int wave,
                                            std::uint32_t epoch, const Inst* inst, std::uint64_t dma,
                                            std::uint64_t dma_retired, const std::byte* values) {
-  Conflict found;
-  if (shadow_.empty()) return found;
-  const auto bit = static_cast<std::uint16_t>(1U << wave);
+  if (shadow_.empty()) return {};
+  Toucher t{access, wave, epoch, inst, dma, dma_retired, static_cast<std::uint16_t>(1U << wave), {}};
   each_cell(offset, bytes, [&](Cell& b, std::uint32_t at, std::uint32_t width) {
     std::uint32_t value = 0;
     if (values != nullptr) std::memcpy(&value, values + (at - offset), width == 4 ? 4 : 1);
-    const bool same = access == Access::write && values != nullptr && b.write_wave >= 0 && b.value_known &&
-                      b.value == value;
     if (b.write_wave >= 0) {
-      const bool both_atomic = b.atomic && access == Access::atomic, unordered = b.write_epoch >= epoch;
-      const bool foreign = b.write_wave != wave && (b.same_mask & bit) == 0;
-      if (same) {
-        // The writer itself, in a loop or stamped anew because it is still under way, is a writer as before.
-        if (b.write_wave == wave && b.writer == inst)
-          b.write_epoch = epoch, b.dma = dma;
-        else
-          b.note_same(wave, epoch, dma);
-        return;
-      }
-      // A write has to follow every writer, a read one of them.
-      const bool other_same = access != Access::read && (b.same_mask & ~bit) != 0 && b.same_epoch >= epoch;
-      if (found.trouble != Trouble::none) {
-      } else if (((foreign && unordered) || other_same) && !both_atomic) {
-        found = {Trouble::race, b.writer, b.write_wave, at};
-      } else if (dma == 0 && b.under_way(wave, dma_retired)) {
-        found = {Trouble::dma_unwaited, b.writer, wave, at};
-      }
+      if (access == Access::write && values != nullptr && b.value_known && b.value == value)
+        return write_same(t, b);
+      check_writers(t, b, at);
     }
-    if (access == Access::read) {
-      if (b.read_mask == 0 || b.read_epoch < epoch) {
-        b.read_epoch = epoch;
-        b.read_mask = bit;
-      } else if (b.read_epoch == epoch) {
-        b.read_mask |= bit;
-      }
-      b.reader = inst;
-      return;
-    }
-    const auto others = static_cast<std::uint32_t>(b.read_mask & ~bit);
-    if (found.trouble == Trouble::none && others != 0 && b.read_epoch >= epoch)
-      found = {Trouble::race, b.reader, std::countr_zero(others), at};
-    b.writer = inst;
-    b.write_wave = static_cast<std::int8_t>(wave);
-    b.write_epoch = epoch;
-    b.dma = dma;
-    b.atomic = access == Access::atomic;
-    b.same_mask = 0;
-    b.same_dma_wave = -1;
-    b.value_known = values != nullptr;
-    b.value = value;
+    if (access == Access::read) return note_read(t, b);
+    note_write(t, b, at, values != nullptr, value);
   });
-  return found;
+  return t.found;
 }
 
 Lds::State Lds::state(std::uint32_t offset, std::size_t bytes) {

@@ -62,6 +62,11 @@ class Lds {
     /// Whether a DMA of `wave` after its `retired` ones writes this.
     bool under_way(int wave, std::uint64_t retired) const;
   };
+  struct Toucher;
+  static void write_same(Toucher& t, Cell& b);
+  static void check_writers(Toucher& t, const Cell& b, std::uint32_t at);
+  static void note_read(const Toucher& t, Cell& b);
+  static void note_write(Toucher& t, Cell& b, std::uint32_t at, bool value_known, std::uint32_t value);
   /// Calls f(cell, first byte, bytes) for the cells of a range.
   template <class F>
   void each_cell(std::uint32_t offset, std::size_t bytes, F f);

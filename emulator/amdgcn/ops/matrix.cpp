@@ -5,6 +5,7 @@
 #include <array>
 #include <cmath>
 #include <cstring>
+#include <span>
 
 #include "emulator/amdgcn/ops/matrix_kernel.hpp"
 #include "emulator/amdgcn/ops/minifloat.hpp"
@@ -21,81 +22,7 @@ constexpr std::size_t kMaxA = 32 * 64, kMaxD = 2 * 32 * 32;
 static_assert(16 * 128 <= kMaxA);
 
 using E = Element;
-constexpr MatrixShape kShapes[] = {
-    {"v_mfma_f32_32x32x1f32", 32, 32, 1, 2, E::f32, E::f32},
-    {"v_mfma_f32_16x16x1f32", 16, 16, 1, 4, E::f32, E::f32},
-    {"v_mfma_f32_4x4x1f32", 4, 4, 1, 16, E::f32, E::f32},
-    {"v_mfma_f32_32x32x2f32", 32, 32, 2, 1, E::f32, E::f32},
-    {"v_mfma_f32_16x16x4f32", 16, 16, 4, 1, E::f32, E::f32},
-    {"v_mfma_f32_32x32x4f16", 32, 32, 4, 2, E::f16, E::f16},
-    {"v_mfma_f32_16x16x4f16", 16, 16, 4, 4, E::f16, E::f16},
-    {"v_mfma_f32_4x4x4f16", 4, 4, 4, 16, E::f16, E::f16},
-    {"v_mfma_f32_32x32x8f16", 32, 32, 8, 1, E::f16, E::f16},
-    {"v_mfma_f32_16x16x16f16", 16, 16, 16, 1, E::f16, E::f16},
-    {"v_mfma_f32_32x32x4bf16_1k", 32, 32, 4, 2, E::bf16, E::bf16},
-    {"v_mfma_f32_16x16x4bf16_1k", 16, 16, 4, 4, E::bf16, E::bf16},
-    {"v_mfma_f32_4x4x4bf16_1k", 4, 4, 4, 16, E::bf16, E::bf16},
-    {"v_mfma_f32_32x32x8bf16_1k", 32, 32, 8, 1, E::bf16, E::bf16},
-    {"v_mfma_f32_16x16x16bf16_1k", 16, 16, 16, 1, E::bf16, E::bf16},
-    {"v_mfma_f32_32x32x2bf16", 32, 32, 2, 2, E::bf16, E::bf16},
-    {"v_mfma_f32_16x16x2bf16", 16, 16, 2, 4, E::bf16, E::bf16},
-    {"v_mfma_f32_4x4x2bf16", 4, 4, 2, 16, E::bf16, E::bf16},
-    {"v_mfma_f32_32x32x4bf16", 32, 32, 4, 1, E::bf16, E::bf16},
-    {"v_mfma_f32_16x16x8bf16", 16, 16, 8, 1, E::bf16, E::bf16},
-    {"v_mfma_i32_32x32x4i8", 32, 32, 4, 2, E::i8, E::i8},
-    {"v_mfma_i32_16x16x4i8", 16, 16, 4, 4, E::i8, E::i8},
-    {"v_mfma_i32_4x4x4i8", 4, 4, 4, 16, E::i8, E::i8},
-    {"v_mfma_i32_32x32x8i8", 32, 32, 8, 1, E::i8, E::i8},
-    {"v_mfma_i32_16x16x16i8", 16, 16, 16, 1, E::i8, E::i8},
-    {"v_mfma_f64_16x16x4f64", 16, 16, 4, 1, E::f64, E::f64},
-    {"v_mfma_f64_4x4x4f64", 4, 4, 4, 4, E::f64, E::f64},
-    // The same under the names of gfx942 and later.
-    {"v_mfma_f32_32x32x1_2b_f32", 32, 32, 1, 2, E::f32, E::f32},
-    {"v_mfma_f32_16x16x1_4b_f32", 16, 16, 1, 4, E::f32, E::f32},
-    {"v_mfma_f32_4x4x1_16b_f32", 4, 4, 1, 16, E::f32, E::f32},
-    {"v_mfma_f32_32x32x2_f32", 32, 32, 2, 1, E::f32, E::f32},
-    {"v_mfma_f32_16x16x4_f32", 16, 16, 4, 1, E::f32, E::f32},
-    {"v_mfma_f32_32x32x4_2b_f16", 32, 32, 4, 2, E::f16, E::f16},
-    {"v_mfma_f32_16x16x4_4b_f16", 16, 16, 4, 4, E::f16, E::f16},
-    {"v_mfma_f32_4x4x4_16b_f16", 4, 4, 4, 16, E::f16, E::f16},
-    {"v_mfma_f32_32x32x8_f16", 32, 32, 8, 1, E::f16, E::f16},
-    {"v_mfma_f32_16x16x16_f16", 16, 16, 16, 1, E::f16, E::f16},
-    {"v_mfma_f32_32x32x4_2b_bf16", 32, 32, 4, 2, E::bf16, E::bf16},
-    {"v_mfma_f32_16x16x4_4b_bf16", 16, 16, 4, 4, E::bf16, E::bf16},
-    {"v_mfma_f32_4x4x4_16b_bf16", 4, 4, 4, 16, E::bf16, E::bf16},
-    {"v_mfma_f32_32x32x8_bf16", 32, 32, 8, 1, E::bf16, E::bf16},
-    {"v_mfma_f32_16x16x16_bf16", 16, 16, 16, 1, E::bf16, E::bf16},
-    {"v_mfma_i32_32x32x4_2b_i8", 32, 32, 4, 2, E::i8, E::i8},
-    {"v_mfma_i32_16x16x4_4b_i8", 16, 16, 4, 4, E::i8, E::i8},
-    {"v_mfma_i32_4x4x4_16b_i8", 4, 4, 4, 16, E::i8, E::i8},
-    {"v_mfma_f64_16x16x4_f64", 16, 16, 4, 1, E::f64, E::f64},
-    {"v_mfma_f64_4x4x4_4b_f64", 4, 4, 4, 4, E::f64, E::f64},
-    // gfx942.
-    {"v_mfma_i32_32x32x16_i8", 32, 32, 16, 1, E::i8, E::i8},
-    {"v_mfma_i32_16x16x32_i8", 16, 16, 32, 1, E::i8, E::i8},
-    {"v_mfma_f32_32x32x4_xf32", 32, 32, 4, 1, E::xf32, E::xf32},
-    {"v_mfma_f32_16x16x8_xf32", 16, 16, 8, 1, E::xf32, E::xf32},
-    {"v_mfma_f32_32x32x16_fp8_fp8", 32, 32, 16, 1, E::fp8, E::fp8},
-    {"v_mfma_f32_32x32x16_fp8_bf8", 32, 32, 16, 1, E::fp8, E::bf8},
-    {"v_mfma_f32_32x32x16_bf8_fp8", 32, 32, 16, 1, E::bf8, E::fp8},
-    {"v_mfma_f32_32x32x16_bf8_bf8", 32, 32, 16, 1, E::bf8, E::bf8},
-    {"v_mfma_f32_16x16x32_fp8_fp8", 16, 16, 32, 1, E::fp8, E::fp8},
-    {"v_mfma_f32_16x16x32_fp8_bf8", 16, 16, 32, 1, E::fp8, E::bf8},
-    {"v_mfma_f32_16x16x32_bf8_fp8", 16, 16, 32, 1, E::bf8, E::fp8},
-    {"v_mfma_f32_16x16x32_bf8_bf8", 16, 16, 32, 1, E::bf8, E::bf8},
-    // gfx950.
-    {"v_mfma_f32_32x32x16_f16", 32, 32, 16, 1, E::f16, E::f16},
-    {"v_mfma_f32_16x16x32_f16", 16, 16, 32, 1, E::f16, E::f16},
-    {"v_mfma_f32_32x32x16_bf16", 32, 32, 16, 1, E::bf16, E::bf16},
-    {"v_mfma_f32_16x16x32_bf16", 16, 16, 32, 1, E::bf16, E::bf16},
-    {"v_mfma_i32_32x32x32_i8", 32, 32, 32, 1, E::i8, E::i8},
-    {"v_mfma_i32_16x16x64_i8", 16, 16, 64, 1, E::i8, E::i8},
-    {"v_mfma_f32_32x32x64_f8f6f4", 32, 32, 64, 1, E::f8f6f4, E::f8f6f4},
-    {"v_mfma_f32_16x16x128_f8f6f4", 16, 16, 128, 1, E::f8f6f4, E::f8f6f4},
-    {"v_mfma_scale_f32_32x32x64_f8f6f4", 32, 32, 64, 1, E::f8f6f4, E::f8f6f4},
-    {"v_mfma_scale_f32_16x16x128_f8f6f4", 16, 16, 128, 1, E::f8f6f4, E::f8f6f4},
-};
-constexpr std::size_t kShapeCount = sizeof kShapes / sizeof kShapes[0];
+const std::span<const MatrixShape> kShapes = matrix_shapes();
 
 int element_bits(Element e) {
   switch (e) {
@@ -313,82 +240,100 @@ Layout make_layout(const MatrixShape& s, int bits) {
 }
 /// Of a shape whose f8f6f4 operands (if it has any) are `bits` wide; made once.
 const Layout& layout(const MatrixShape& s, int bits) {
-  static const std::array<std::array<Layout, 2>, kShapeCount> all = [] {
-    std::array<std::array<Layout, 2>, kShapeCount> layouts;
-    for (std::size_t i = 0; i < kShapeCount; ++i)
-      layouts[i] = {make_layout(kShapes[i], 8),
-                    kShapes[i].a == E::f8f6f4 ? make_layout(kShapes[i], 4) : Layout{}};
+  static const auto all = [] {
+    std::vector<std::array<Layout, 2>> layouts;
+    for (const MatrixShape& shape : kShapes)
+      layouts.push_back({make_layout(shape, 8), shape.a == E::f8f6f4 ? make_layout(shape, 4) : Layout{}});
     return layouts;
   }();
-  return all[static_cast<std::size_t>(&s - kShapes)][s.a == E::f8f6f4 && bits != 8 ? 1 : 0];
+  return all[static_cast<std::size_t>(&s - kShapes.data())][s.a == E::f8f6f4 && bits != 8 ? 1 : 0];
 }
 
-/// Gathers A, B and C as matrices of T, multiplies, scatters D.
+/// How an instruction's operands are read: a shape's own types, or the formats that f8f6f4 codes in CBSZ and BLGP.
+struct Reading {
+  bool coded;  ///< f8f6f4
+  Mini a, b;
+  int bits_a, bits_b;
+};
+Reading reading(const Inst& in, const MatrixShape& s) {
+  if (s.a != E::f8f6f4) return {false, Mini::e4m3, Mini::e4m3, element_bits(s.a), element_bits(s.b)};
+  const Mini a = coded(in.mod.cbsz), b = coded(in.mod.blgp);
+  return {true, a, b, mini_bits(a), mini_bits(b)};
+}
+
 template <class T>
-void run(Wave& w, const Inst& in, const MatrixShape& s) {
-  static thread_local T a[kMaxA * 2], b[kMaxA * 2], d[kMaxD];
-  const bool coded_formats = s.a == E::f8f6f4;
-  const Mini fa = coded_formats ? coded(in.mod.cbsz) : Mini::e4m3,
-             fb = coded_formats ? coded(in.mod.blgp) : Mini::e4m3;
-  const int bits_a = coded_formats ? mini_bits(fa) : element_bits(s.a),
-            bits_b = coded_formats ? mini_bits(fb) : element_bits(s.b);
-  const bool scaled = coded_formats && in.operands >= 6;
-  const int broadcast = coded_formats ? 0 : in.mod.cbsz;
-  const auto value = [&](Element kind, Mini mini, u64 bits) -> T {
-    if constexpr (std::is_same_v<T, double>)
-      return as_f64(bits);
-    else if constexpr (std::is_same_v<T, std::int32_t>)
-      return static_cast<std::int8_t>(bits);
-    else
-      return decode(w, kind, mini, bits);
-  };
-  const int elements = s.elements(), results = s.results();
-  const std::uint16_t *at_a = layout(s, bits_a).a.data(), *at_b = layout(s, bits_b).b.data();
-  const std::uint16_t* const at_d = layout(s, bits_a).d.data();
+T value(const Wave& w, Element kind, Mini mini, u64 bits) {
+  if constexpr (std::is_same_v<T, double>)
+    return as_f64(bits);
+  else if constexpr (std::is_same_v<T, std::int32_t>)
+    return static_cast<std::int8_t>(bits);
+  else
+    return decode(w, kind, mini, bits);
+}
+
+template <class T>
+void gather(const Wave& w, const Inst& in, const MatrixShape& s, const Reading& r, T* a, T* b) {
+  const std::uint16_t *at_a = layout(s, r.bits_a).a.data(), *at_b = layout(s, r.bits_b).b.data();
   for (int lane = 0; lane < kLanes; ++lane) {
-    const int b_lane = coded_formats || s.a == E::f64 ? lane : blgp_lane(in.mod.blgp, lane);
-    for (int e = 0; e < elements; ++e) {
-      a[*at_a++] = value(s.a, fa, element(w, in.ops[1], lane, e, bits_a));
-      b[*at_b++] = value(s.b, fb, element(w, in.ops[2], b_lane, e, bits_b));
+    const int b_lane = r.coded || s.a == E::f64 ? lane : blgp_lane(in.mod.blgp, lane);
+    for (int e = 0; e < s.elements(); ++e) {
+      a[*at_a++] = value<T>(w, s.a, r.a, element(w, in.ops[1], lane, e, r.bits_a));
+      b[*at_b++] = value<T>(w, s.b, r.b, element(w, in.ops[2], b_lane, e, r.bits_b));
     }
   }
-  if constexpr (std::is_same_v<T, double>) {  // BLGP negates A, B and C here
-    for (int i = 0; i < s.m * s.k * s.blocks; ++i) {
-      if (in.mod.blgp & 1 || in.mod.neg_lo & 1) a[i] = -a[i];
-      if (in.mod.blgp & 2 || in.mod.neg_lo & 2) b[i] = -b[i];
+}
+
+/// What an instruction does to A and B before it multiplies: BLGP negates f64, f8f6f4 has scales.
+void adjust(Wave&, const Inst& in, const MatrixShape& s, const Reading&, double* a, double* b) {
+  const int modifiers = in.mod.blgp | in.mod.neg_lo;
+  for (int i = 0; i < s.m * s.k * s.blocks; ++i) {
+    if (modifiers & 1) a[i] = -a[i];
+    if (modifiers & 2) b[i] = -b[i];
+  }
+}
+void adjust(Wave& w, const Inst& in, const MatrixShape& s, const Reading& r, float* a, float* b) {
+  if (!r.coded || in.operands < 6) return;
+  for (int lane = 0; lane < kLanes; ++lane) {  // the lane's row (column) and the 32 k of its group
+    const int row = lane % s.m, group = lane / s.m;
+    const float sa = scale_value(w, in, 0, lane), sb = scale_value(w, in, 1, lane);
+    for (int k = 32 * group; k < 32 * group + 32; ++k) {
+      a[row * s.k + k] *= sa;
+      b[k * s.n + row] *= sb;
     }
   }
-  if constexpr (std::is_same_v<T, float>) {
-    if (scaled) {
-      for (int lane = 0; lane < kLanes; ++lane) {  // the lane's row (column) and the 32 k of its group
-        const int row = lane % s.m, group = lane / s.m;
-        const float sa = scale_value(w, in, 0, lane), sb = scale_value(w, in, 1, lane);
-        for (int k = 32 * group; k < 32 * group + 32; ++k) {
-          a[row * s.k + k] *= sa;
-          b[k * s.n + row] *= sb;
-        }
-      }
-    }
-  }
+}
+void adjust(Wave&, const Inst&, const MatrixShape&, const Reading&, std::int32_t*, std::int32_t*) {}
+
+/// Registers of a lane that a result takes.
+template <class T>
+constexpr int kWide = std::is_same_v<T, double> ? 2 : 1;
+
+/// C as it is added; BLGP may negate that of f64, too.
+template <class T>
+void gather_c(const Wave& w, const Inst& in, const MatrixShape& s, const std::uint16_t* at_d, T* d) {
   const Operand& c = in.ops[3];
-  constexpr int wide = std::is_same_v<T, double> ? 2 : 1;
-  const bool negate_c = wide == 2 && (in.mod.blgp & 4 || in.mod.neg_lo & 4);
+  const bool negate = kWide<T> == 2 && (in.mod.blgp & 4 || in.mod.neg_lo & 4);
   for (int lane = 0; lane < kLanes; ++lane) {
-    for (int r = 0; r < results; ++r) {
-      T& out = d[at_d[lane * results + r]];
+    for (int r = 0; r < s.results(); ++r) {
+      T& out = d[*at_d++];
       u64 bits = c.literal;
       if (c.kind == Operand::Kind::vgpr) {
-        bits = w.v[c.reg + static_cast<std::size_t>(r * wide)].l[lane];
-        if (wide == 2) bits |= u64{w.v[c.reg + static_cast<std::size_t>(r * wide + 1)].l[lane]} << 32;
+        const std::size_t reg = c.reg + static_cast<std::size_t>(r * kWide<T>);
+        bits = w.v[reg].l[lane];
+        if constexpr (kWide<T> == 2) bits |= u64{w.v[reg + 1].l[lane]} << 32;
       }
-      if constexpr (wide == 2)
-        out = negate_c ? -as_f64(bits) : as_f64(bits);
-      else if constexpr (std::is_same_v<T, float>)
-        out = as_f32(static_cast<u32>(bits));
+      if constexpr (kWide<T> == 2)
+        out = negate ? -as_f64(bits) : as_f64(bits);
       else
-        out = static_cast<std::int32_t>(bits);
+        out = std::bit_cast<T>(static_cast<u32>(bits));
     }
   }
+}
+
+/// D += A B, block by block. CBSZ and ABID let several blocks of B meet one of A.
+template <class T>
+void multiply_blocks(const Inst& in, const MatrixShape& s, bool coded, const T* a, const T* b, T* d) {
+  const int broadcast = coded ? 0 : in.mod.cbsz;
   for (int block = 0; block < s.blocks; ++block) {
     const int from = broadcast == 0 ? block : (block & ~((1 << broadcast) - 1)) + in.mod.abid;
     const T* pa = a + static_cast<std::ptrdiff_t>(from) * s.m * s.k;
@@ -399,12 +344,15 @@ void run(Wave& w, const Inst& in, const MatrixShape& s) {
     else
       multiply_plain(pa, pb, pd, s.m, s.n, s.k);
   }
-  define(w, in, s, wide);
+}
+
+template <class T>
+void scatter(Wave& w, const Inst& in, const MatrixShape& s, const std::uint16_t* at_d, const T* d) {
   for (int lane = 0; lane < kLanes; ++lane) {
-    for (int r = 0; r < results; ++r) {
-      const T out = d[at_d[lane * results + r]];
-      const std::size_t reg = in.ops[0].reg + static_cast<std::size_t>(r * wide);
-      if constexpr (wide == 2) {
+    for (int r = 0; r < s.results(); ++r) {
+      const T out = d[*at_d++];
+      const std::size_t reg = in.ops[0].reg + static_cast<std::size_t>(r * kWide<T>);
+      if constexpr (kWide<T> == 2) {
         w.v[reg].l[lane] = static_cast<u32>(bits_of(out));
         w.v[reg + 1].l[lane] = static_cast<u32>(bits_of(out) >> 32);
       } else {
@@ -412,6 +360,20 @@ void run(Wave& w, const Inst& in, const MatrixShape& s) {
       }
     }
   }
+}
+
+/// Gathers A, B and C as matrices of T, multiplies, scatters D.
+template <class T>
+void run(Wave& w, const Inst& in, const MatrixShape& s) {
+  static thread_local T a[kMaxA * 2], b[kMaxA * 2], d[kMaxD];
+  const Reading r = reading(in, s);
+  const std::uint16_t* const at_d = layout(s, r.bits_a).d.data();
+  gather(w, in, s, r, a, b);
+  adjust(w, in, s, r, a, b);
+  gather_c(w, in, s, at_d, d);
+  multiply_blocks(in, s, r.coded, a, b, d);
+  define(w, in, s, kWide<T>);
+  scatter(w, in, s, at_d, d);
   note_flops(s);
 }
 
@@ -425,36 +387,8 @@ void mfma(Wave& w, const Inst& in) {
 
 }  // namespace
 
-const std::vector<MatrixShape>& matrix_shapes() {
-  static const std::vector<MatrixShape> shapes(kShapes, kShapes + kShapeCount);
-  return shapes;
-}
-
-Coordinate a_coordinate(const MatrixShape& s, int lane, int e, int bits) {
-  const int group = lane / (s.m * s.blocks), per_lane = s.elements();
-  int k = group * per_lane + e;
-  // 8-bit f8f6f4 operands are two runs of 16, half of K apart; 6- and 4-bit ones are one run of 32.
-  if (s.a == E::f8f6f4 && bits == 8) k = s.k / 2 * (e / 16) + 16 * group + e % 16;
-  return {lane % s.m, k, lane / s.m % s.blocks};
-}
-
-Coordinate b_coordinate(const MatrixShape& s, int lane, int e, int bits) {
-  const Coordinate c = a_coordinate(s, lane, e, bits);  // square shapes: B is the mirror image
-  return {c.column, c.row, c.block};
-}
-
-Coordinate d_coordinate(const MatrixShape& s, int lane, int e) {
-  if (s.a == E::f64) {
-    if (s.m == 4) return {lane / 16, lane % 4, lane / 4 % 4};
-    return {lane / 16 + 4 * e, lane % 16, 0};
-  }
-  if (s.m == 32) return {8 * (e % 16 / 4) + 4 * (lane / 32) + e % 4, lane % 32, e / 16};
-  if (s.m == 16) return {4 * (lane / 16) + e % 4, lane % 16, e / 4};
-  return {e, lane % 4, lane / 4};
-}
-
 void add_matrix_ops(OpTable& t) {
-  for (std::size_t i = 0; i < kShapeCount; ++i) {
+  for (std::size_t i = 0; i < kShapes.size(); ++i) {
     const MatrixShape& s = kShapes[i];
     const bool integer = s.a == E::i8, wide = s.a == E::f64;
     t[std::string(s.name)] = {.exec = wide      ? mfma<double>

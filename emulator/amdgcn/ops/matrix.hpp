@@ -2,8 +2,8 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <string_view>
-#include <vector>
 
 namespace kiln::emulator::amdgcn {
 
@@ -20,7 +20,7 @@ struct Coordinate {
   int row, column, block;
 };
 
-const std::vector<MatrixShape>& matrix_shapes();
+std::span<const MatrixShape> matrix_shapes();
 
 /// A[row m][column k] that element `e` of lane `lane` holds; `bits` is the width of an f8f6f4 element, else
 /// ignored.

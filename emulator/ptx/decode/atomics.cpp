@@ -173,55 +173,71 @@ void run_atomic(Warp& w, const Op& op) {
   note_progress(w, changed);
 }
 
+/// What an atomic is, from its modifiers.
+struct AtomForm {
+  Atom what = Atom::add;
+  Type type = Type::none;
+  int width = 0;          ///< of an element; 128 bits are two
+  std::size_t count = 1;  ///< elements
+  bool wide() const { return type == Type::b128; }
+};
+AtomForm atom_form(Decoder& d) {
+  static constexpr std::string_view kOps[] = {"add", "and", "or",  "xor",  "min",
+                                              "max", "inc", "dec", "exch", "cas"};
+  const auto* const op =
+      std::find_if(std::begin(kOps), std::end(kOps), [&](auto name) { return d.has(name); });
+  if (op == std::end(kOps)) d.unsupported();
+  AtomForm f;
+  f.what = static_cast<Atom>(op - std::begin(kOps));
+  f.type = d.last_type();
+  if (f.wide() && f.what != Atom::exch && f.what != Atom::cas) d.unsupported();
+  f.width = f.wide() ? 8 : size_of(f.type);
+  f.count = element_count(d);
+  return f;
+}
+
+/// The rows of an operand's elements.
+std::uint32_t atom_rows(Decoder& d, const AtomForm& f, const Operand& o, bool out) {
+  std::vector<Ref> refs;
+  if (f.wide()) {
+    refs = {d.halves(o)[0], d.halves(o)[1]};
+  } else if (o.kind == Operand::Kind::vector) {
+    for (const Operand& item : o.items) refs.push_back(out ? d.dst(item, f.width) : d.src(item, f.width));
+  } else {
+    refs.push_back(out ? d.dst(o, o.kind == Operand::Kind::sink ? 0 : f.width) : d.src(o, f.width));
+  }
+  if (refs.size() != f.count) d.fail("vector of the wrong length in");
+  return d.list(refs);
+}
+
 void decode_atom(Decoder& d) {
   const bool red = d.in->opcode == "red";
   if (red && d.has("async")) return decode_remote_write(d);
-  static constexpr std::string_view kOps[] = {"add", "and", "or",  "xor",  "min",
-                                              "max", "inc", "dec", "exch", "cas"};
-  int which = -1;
-  for (int i = 0; i < static_cast<int>(std::size(kOps)); ++i)
-    if (d.has(kOps[i])) which = i;
-  if (which < 0) d.unsupported();
+  const AtomForm f = atom_form(d);
   std::string_view name;
   const Space space = d.space_of(name);
-  const Type t = d.last_type();
-  const bool wide = t == Type::b128;
-  if (wide && which != 8 && which != 9) d.unsupported();
-  const int width = wide ? 8 : size_of(t);
-  const std::size_t n = d.has("v8") ? 8 : d.has("v4") ? 4 : d.has("v2") || wide ? 2 : 1;
   const std::size_t first = red ? 0 : 1;
-  const auto rows = [&](const Operand& o, bool out) {
-    std::vector<Ref> refs;
-    if (wide) {
-      refs = {d.halves(o)[0], d.halves(o)[1]};
-    } else if (o.kind == Operand::Kind::vector) {
-      for (const Operand& item : o.items) refs.push_back(out ? d.dst(item, width) : d.src(item, width));
-    } else {
-      refs.push_back(out ? d.dst(o, o.kind == Operand::Kind::sink ? 0 : width) : d.src(o, width));
-    }
-    if (refs.size() != n) d.fail("vector of the wrong length in");
-    return d.list(refs);
-  };
   const auto a = d.address(d.operand(first), space);
-  const std::uint32_t values = rows(d.operand(first + 1), false);
-  const std::uint32_t out = red ? kNoRef : rows(d.operand(0), true);
-  const Ref e = which != 9 ? kNoRef
-                : wide     ? static_cast<Ref>(rows(d.operand(first + 2), false))
-                           : d.src(d.operand(first + 2), width);
+  const std::uint32_t values = atom_rows(d, f, d.operand(first + 1), false);
+  const std::uint32_t out = red ? kNoRef : atom_rows(d, f, d.operand(0), true);
+  Ref e = kNoRef;
+  if (f.what == Atom::cas)
+    e = f.wide() ? static_cast<Ref>(atom_rows(d, f, d.operand(first + 2), false))
+                 : d.src(d.operand(first + 2), f.width);
   Op& op = d.emit(run_atomic, Kind::atomic);
   op.a = a.ref, op.asize = static_cast<std::uint8_t>(a.size), op.imm = a.offset;
   op.c = static_cast<Ref>(space);
   op.target = values;
   op.d = out;
   op.e = e;
-  op.count = static_cast<std::uint8_t>(n);
-  op.width = op.dsize = static_cast<std::uint8_t>(width);
-  op.bsize = static_cast<std::uint8_t>(which);
-  op.csize = static_cast<std::uint8_t>(t);
+  op.count = static_cast<std::uint8_t>(f.count);
+  op.width = op.dsize = static_cast<std::uint8_t>(f.width);
+  op.bsize = static_cast<std::uint8_t>(f.what);
+  op.csize = static_cast<std::uint8_t>(f.type);
   // f32 additions in global memory flush subnormals.
-  op.flags = static_cast<std::uint16_t>((name == "shared::cluster" ? 1 : 0) |
-                                        (space == Space::global && t == Type::f32 && n == 1 ? 8 : 0) |
-                                        order_flags(d));
+  const bool flush = space == Space::global && f.type == Type::f32 && f.count == 1;
+  op.flags =
+      static_cast<std::uint16_t>((name == "shared::cluster" ? 1 : 0) | (flush ? 8 : 0) | order_flags(d));
 }
 
 }  // namespace

@@ -369,78 +369,99 @@ void start_copy(Warp& w, const Op& op, BulkCopy copy) {
   if (c.policy == Policy::eager) complete_bulk(c, c.bulk.size() - 1);
 }
 
+/// What becomes of a lane's copy while it is made: it goes on, moves nothing (or has been reported and is left out),
+/// or is a mistake after which nothing makes sense.
+enum class Made : std::uint8_t { yes, nothing, wrong };
+
+BulkCopy copy_of(Warp& w, const Op& op, int lane) {
+  const auto& d = *static_cast<const Bulk*>(op.aux);
+  BulkCopy b;
+  b.op = &op;
+  b.warp = &w;
+  b.lane = static_cast<std::uint8_t>(lane);
+  b.tensor = d.tensor;
+  b.reduce = d.reduce;
+  b.reduce_op = d.reduce_op;
+  b.type = d.type;
+  b.group = w.bulk_group[static_cast<std::size_t>(lane)];
+  return b;
+}
+
+Made take_bytes(Warp& w, const Op& op, BulkCopy& b) {
+  const auto& d = *static_cast<const Bulk*>(op.aux);
+  b.bytes = static_cast<std::uint32_t>(w.value(d.bytes, 4, b.lane));
+  if (b.bytes == 0) return Made::nothing;
+  if (b.bytes % 16 == 0) return Made::yes;
+  report(w, op, b.lane, "misaligned",
+         "bulk copy of " + std::to_string(b.bytes) + " bytes: not a multiple of 16");
+  return Made::nothing;
+}
+
+/// From shared memory of this block to `offset` of `home`.
+Made between_blocks(Warp& w, const Op& op, BulkCopy& b, Block* home, std::uint32_t offset) {
+  const auto& d = *static_cast<const Bulk*>(op.aux);
+  b.source = check_shared(w, op, b.lane, part(w, d.src, b.lane), b.bytes, 16, false, b.source_offset);
+  if (b.source == nullptr) return Made::wrong;
+  b.kind = BulkCopy::Kind::shared_to_shared;
+  b.runs.push_back({0, offset, b.bytes, false});
+  b.targets.push_back(home);
+  return Made::yes;
+}
+
+/// From global memory to `offset` of `home`, or back.
+Made with_global(Warp& w, const Op& op, BulkCopy& b, const TensorMapRequest& map, Block* home,
+                 std::uint32_t offset) {
+  const auto& d = *static_cast<const Bulk*>(op.aux);
+  if (d.tensor) {
+    if (!tensor_runs(w, op, b.lane, map, offset, b.runs)) return Made::wrong;
+  } else {
+    const u64 global = part(w, d.to_shared ? d.src : d.dst, b.lane);
+    if (global % 16 != 0) {
+      report(w, op, b.lane, "misaligned", "bulk copy at global address not aligned to 16 bytes");
+      return Made::nothing;
+    }
+    b.runs.push_back({global, offset, b.bytes, false});
+  }
+  if (!check_global(w, op, b.lane, b.runs, d.to_shared)) return Made::wrong;
+  b.kind = d.to_shared ? BulkCopy::Kind::load : BulkCopy::Kind::store;
+  if (d.to_shared) return add_targets(w, op, b, home) ? Made::yes : Made::wrong;
+  b.source = home;
+  return Made::yes;
+}
+
+Made make_copy(Warp& w, const Op& op, BulkCopy& b) {
+  const auto& d = *static_cast<const Bulk*>(op.aux);
+  TensorMapRequest map;
+  if (d.tensor && !take_map(w, op, b, map)) return Made::wrong;
+  if (!d.tensor)
+    if (const Made bytes = take_bytes(w, op, b); bytes != Made::yes) return bytes;
+  std::uint32_t offset = 0;
+  Block* home = check_shared(w, op, b.lane, part(w, d.to_shared ? d.dst : d.src, b.lane),
+                             d.tensor ? covered_bytes(d, map) : b.bytes,
+                             d.tensor ? kTensorSharedAlignment : 16, d.to_shared && d.dst_cluster, offset);
+  if (home == nullptr) return Made::wrong;
+  const Made made =
+      d.from_shared_cta ? between_blocks(w, op, b, home, offset) : with_global(w, op, b, map, home, offset);
+  if (made != Made::yes || b.kind == BulkCopy::Kind::store) return made;
+  if (!find_barrier(w, op, b)) return Made::wrong;
+  return b.targets.empty() ? Made::nothing : Made::yes;
+}
+
 }  // namespace
 
 void run_bulk(Warp& w, const Op& op) {
   Cluster& c = *w.block->cluster;
-  const auto& d = *static_cast<const Bulk*>(op.aux);
-  if (d.prefetch) return;
+  if (static_cast<const Bulk*>(op.aux)->prefetch) return;
   std::vector<std::vector<BoxRun>> begun;  // by earlier lanes, for `repeated`
   each_lane(w, [&](int l) {
-    BulkCopy b;
-    b.op = &op;
-    b.warp = &w;
-    b.lane = static_cast<std::uint8_t>(l);
-    b.tensor = d.tensor;
-    b.reduce = d.reduce;
-    b.reduce_op = d.reduce_op;
-    b.type = d.type;
-    b.group = w.bulk_group[static_cast<std::size_t>(l)];
-    std::uint32_t offset = 0;
-    const Bulk::Part& shared_side = d.to_shared ? d.dst : d.src;
-    const u64 shared = part(w, shared_side, l);
-    TensorMapRequest map;
-    if (d.tensor) {
-      if (!take_map(w, op, b, map)) return abort_cluster(c);
-    } else {
-      b.bytes = static_cast<std::uint32_t>(w.value(d.bytes, 4, l));
-      if (b.bytes % 16 != 0) {
-        report(w, op, l, "misaligned",
-               "bulk copy of " + std::to_string(b.bytes) + " bytes: not a multiple of 16");
-        return;
-      }
-      if (b.bytes == 0) return;
-    }
-    Block* home = check_shared(w, op, l, shared, d.tensor ? covered_bytes(d, map) : b.bytes,
-                               d.tensor ? kTensorSharedAlignment : 16, d.to_shared && d.dst_cluster, offset);
-    if (home == nullptr) return abort_cluster(c);
-    if (d.from_shared_cta) {
-      std::uint32_t source = 0;
-      b.source = check_shared(w, op, l, part(w, d.src, l), b.bytes, 16, false, source);
-      if (b.source == nullptr) return abort_cluster(c);
-      b.kind = BulkCopy::Kind::shared_to_shared;
-      b.source_offset = source;
-      b.runs.push_back({0, offset, b.bytes, false});
-      b.targets.push_back(home);
-    } else {
-      if (d.tensor) {
-        if (!tensor_runs(w, op, l, map, offset, b.runs)) return abort_cluster(c);
-      } else {
-        const u64 global = part(w, d.to_shared ? d.src : d.dst, l);
-        if (global % 16 != 0) {
-          report(w, op, l, "misaligned", "bulk copy at global address not aligned to 16 bytes");
-          return;
-        }
-        b.runs.push_back({global, offset, b.bytes, false});
-      }
-      if (!check_global(w, op, l, b.runs, d.to_shared)) return abort_cluster(c);
-      if (d.to_shared) {
-        b.kind = BulkCopy::Kind::load;
-        if (!add_targets(w, op, b, home)) return abort_cluster(c);
-      } else {
-        b.kind = BulkCopy::Kind::store;
-        b.source = home;
-      }
-    }
-    if (b.kind != BulkCopy::Kind::store) {
-      if (!find_barrier(w, op, b)) return abort_cluster(c);
-      if (b.targets.empty()) return;
-    }
+    BulkCopy b = copy_of(w, op, l);
+    const Made made = make_copy(w, op, b);
+    if (made == Made::wrong) return abort_cluster(c);
+    if (made == Made::nothing) return;
     if (c.races) {
-      const bool repeated =
-          b.kind == BulkCopy::Kind::load &&
-          std::any_of(begun.begin(), begun.end(), [&](const auto& runs) { return runs == b.runs; });
-      if (b.kind == BulkCopy::Kind::load && (w.exec & (w.exec - 1)) != 0) begun.push_back(b.runs);
+      const bool load = b.kind == BulkCopy::Kind::load;
+      const bool repeated = load && std::find(begun.begin(), begun.end(), b.runs) != begun.end();
+      if (load && (w.exec & (w.exec - 1)) != 0) begun.push_back(b.runs);
       track(w, op, l, b, repeated);
     }
     start_copy(w, op, std::move(b));

@@ -104,8 +104,7 @@ u64 run_cvt(const Op& op, u64 a, u64 b, u64) {
   return r;
 }
 
-void decode_cvt(Decoder& d) {
-  if (d.has("pack")) return decode_cvt_pack(d);
+Conversion conversion_of(Decoder& d) {
   Conversion c;
   int found = 0;
   for (const auto m : d.in->modifiers) {
@@ -114,7 +113,7 @@ void decode_cvt(Decoder& d) {
     (found == 0 ? c.to : c.from) = f;
     ++found;
   }
-  if (found != 2 || d.has("pack") || d.has("rs") || d.has("scaled")) d.unsupported();
+  if (found != 2 || d.has("rs") || d.has("scaled")) d.unsupported();
   const int rounding = d.which({"rn", "rz", "rm", "rp", "rna"});
   const int integral = d.which({"rni", "rzi", "rmi", "rpi"});
   c.options.rounding = static_cast<Rounding>(rounding >= 0 ? rounding : integral >= 0 ? integral : 0);
@@ -123,46 +122,69 @@ void decode_cvt(Decoder& d) {
   c.options.sat = d.has("sat");
   c.options.satfinite = d.has("satfinite");
   c.options.relu = d.has("relu");
-  const int to_bytes = c.to.bytes * c.to.pair;
-  const Operand& out = d.operand(0);
-  const int ds = d.size_of_register(out, to_bytes);
-  if (ds < to_bytes || ds == 3) d.fail("register too small in");
-  const Ref r = d.dst(out, 0);
-  const auto source = [&](const Operand& o, int bytes, int& size) {
-    size = d.size_of_register(o, bytes);
-    if (size < bytes || size == 3) d.fail("operand too small in");
-    return d.src(o, size);
+  return c;
+}
+
+struct Row {
+  Ref ref;
+  int size;  ///< of a lane
+};
+Row cvt_source(Decoder& d, const Operand& o, int bytes) {
+  const int size = d.size_of_register(o, bytes);
+  if (size < bytes || size == 3) d.fail("operand too small in");
+  return {d.src(o, size), size};
+}
+Row cvt_result(Decoder& d, const Conversion& c) {
+  const int bytes = c.to.bytes * c.to.pair;
+  const int size = d.size_of_register(d.operand(0), bytes);
+  if (size < bytes || size == 3) d.fail("register too small in");
+  return {d.dst(d.operand(0), 0), size};
+}
+
+/// Two values to a pair.
+void decode_cvt_two(Decoder& d, const Conversion& c, const Row& r) {
+  const Row a = cvt_source(d, d.operand(1), c.from.bytes), b = cvt_source(d, d.operand(2), c.from.bytes);
+  if (c.to.format == FloatFormat::bf16 && c.to.pair == 2 && c.from.format == FloatFormat::f32 &&
+      c.options.rounding == Rounding::rn && !c.options.relu && !c.options.satfinite && r.size == 4) {
+    d.emit_alu(Alu::bf16x2_f32, Kind::conversion, r.ref, a.ref, b.ref);
+    return;
+  }
+  d.emit_scalar(run_cvt, Kind::conversion, r.ref, r.size, a.ref, a.size, b.ref, b.size).imm =
+      reinterpret_cast<std::intptr_t>(d.own(c));
+}
+
+/// Conversions that have operations of their own; false: not one of them.
+bool decode_cvt_fast(Decoder& d, const Conversion& c, const Row& r, const Row& a) {
+  const auto between = [&](int to, int from) {
+    return r.size == to && a.size == from && c.from.bytes == from && c.to.bytes == to;
   };
-  int as = 0, bs = 0;
-  if (d.operands() == 3) {
-    const Ref a = source(d.operand(1), c.from.bytes, as), b = source(d.operand(2), c.from.bytes, bs);
-    if (c.to.format == FloatFormat::bf16 && c.to.pair == 2 && c.from.format == FloatFormat::f32 &&
-        c.options.rounding == Rounding::rn && !c.options.relu && !c.options.satfinite && ds == 4) {
-      d.emit_alu(Alu::bf16x2_f32, Kind::conversion, r, a, b);
-      return;
-    }
-    d.emit_scalar(run_cvt, Kind::conversion, r, ds, a, as, b, bs).imm =
-        reinterpret_cast<std::intptr_t>(d.own(c));
-    return;
-  }
-  const Ref a = source(d.operand(1), c.from.bytes * c.from.pair, as);
   if (!c.from.floating && !c.to.floating && !c.options.sat) {
-    if (ds == 8 && as == 4 && c.from.bytes == 4 && c.to.bytes == 8) {
-      d.emit_alu(c.from.is_signed ? Alu::cvt_64_s32 : Alu::cvt_64_u32, Kind::conversion, r, a);
-      return;
+    if (between(8, 4)) {
+      d.emit_alu(c.from.is_signed ? Alu::cvt_64_s32 : Alu::cvt_64_u32, Kind::conversion, r.ref, a.ref);
+      return true;
     }
-    if (ds == 4 && as == 8 && c.from.bytes == 8 && c.to.bytes == 4) {
-      d.emit_alu(Alu::cvt_32_64, Kind::conversion, r, a);
-      return;
+    if (between(4, 8)) {
+      d.emit_alu(Alu::cvt_32_64, Kind::conversion, r.ref, a.ref);
+      return true;
     }
   }
-  if (c.to.pair == 2 && c.to.format == FloatFormat::f16 && c.from.bytes == 1 && !c.options.relu && ds == 4) {
-    d.emit_scalar(
-        c.from.format == FloatFormat::e4m3 ? widen_pair<FloatFormat::e4m3> : widen_pair<FloatFormat::e5m2>,
-        Kind::conversion, r, 4, a, as);
-    return;
-  }
-  d.emit_scalar(run_cvt, Kind::conversion, r, ds, a, as).imm = reinterpret_cast<std::intptr_t>(d.own(c));
+  if (c.to.pair != 2 || c.to.format != FloatFormat::f16 || c.from.bytes != 1 || c.options.relu || r.size != 4)
+    return false;
+  d.emit_scalar(
+      c.from.format == FloatFormat::e4m3 ? widen_pair<FloatFormat::e4m3> : widen_pair<FloatFormat::e5m2>,
+      Kind::conversion, r.ref, 4, a.ref, a.size);
+  return true;
+}
+
+void decode_cvt(Decoder& d) {
+  if (d.has("pack")) return decode_cvt_pack(d);
+  const Conversion c = conversion_of(d);
+  const Row r = cvt_result(d, c);
+  if (d.operands() == 3) return decode_cvt_two(d, c, r);
+  const Row a = cvt_source(d, d.operand(1), c.from.bytes * c.from.pair);
+  if (decode_cvt_fast(d, c, r, a)) return;
+  d.emit_scalar(run_cvt, Kind::conversion, r.ref, r.size, a.ref, a.size).imm =
+      reinterpret_cast<std::intptr_t>(d.own(c));
 }
 
 }  // namespace

@@ -107,6 +107,11 @@ class Decoder {
   void decode_body();
   void find_frame_addresses();
   void emit_prologue();
+  Ref register_row(const Operand& o, int size);
+  Ref floating_constant(const Operand& o, int size);
+  Ref symbol_address(const Operand& o, int size);
+  Ref variable_address(std::uint32_t id, std::uint64_t offset, int size);
+  std::size_t param_offset(std::uint32_t id) const;
   Ref frame_address(std::uint32_t variable, std::int64_t offset, int size);
   /// Rows of addresses in a function's frame, by variable and offset: 8 bytes a lane, then 4.
   std::map<std::pair<std::uint32_t, std::int64_t>, std::array<Ref, 2>> frame_addresses_;
@@ -154,6 +159,12 @@ void decode_mad_saturated(Decoder& d);
 /// Arithmetic that came with sm_100 under opcodes of old; false: the instruction is none of it (blackwell.cpp).
 bool decode_blackwell(Decoder& d);
 
+/// The operation of elements as wide as a type.
+Alu pick(const Decoder& d, Type t, Alu a16, Alu a32, Alu a64);
+
+/// bar and barrier (barriers.cpp), mbarrier (mbarriers.cpp).
+void decode_bar(Decoder& d);
+void decode_mbarrier(Decoder& d);
 /// bar.warp.sync (exchange.cpp).
 void decode_warp_barrier(Decoder& d);
 
@@ -169,6 +180,8 @@ struct DecodeEntry {
   DecodeFn decode;
 };
 std::vector<DecodeEntry> integer_table();
+std::vector<DecodeEntry> move_table();
+std::vector<DecodeEntry> address_table();
 std::vector<DecodeEntry> bits_table();
 std::vector<DecodeEntry> float_table();
 std::vector<DecodeEntry> convert_table();

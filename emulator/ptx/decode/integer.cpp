@@ -1,4 +1,4 @@
-// Integer arithmetic, logic, shifts, bit fields, moves, selection and comparison.
+// Integer arithmetic, logic, shifts, selection and comparison.
 #include <algorithm>
 
 #include "emulator/machine/machine.hpp"
@@ -17,18 +17,6 @@ bool is_float(Type t) {
 }
 bool is_signed(Type t) {
   return t == Type::s8 || t == Type::s16 || t == Type::s32 || t == Type::s64;
-}
-Alu pick(Decoder& d, Type t, Alu a16, Alu a32, Alu a64) {
-  switch (size_of(t)) {
-    case 2:
-      return a16;
-    case 4:
-      return a32;
-    case 8:
-      return a64;
-    default:
-      d.unsupported();
-  }
 }
 void two(Decoder& d, Alu op, int size, Kind kind = Kind::integer) {
   const Ref r = d.dst(d.operand(0), size);
@@ -102,6 +90,40 @@ u64 mul_24(const Op& op, u64 a, u64 b, u64 c) {
   return static_cast<u64>(product) + c;
 }
 
+/// mul and mad of integers: .wide, .hi or .lo.
+struct Product {
+  Type type;
+  int size;  ///< of a factor
+  bool mad;
+  Ref r, a, b, c;
+};
+void emit_wide(Decoder& d, const Product& p) {
+  if (p.size == 4) {
+    const Alu op = p.mad ? (is_signed(p.type) ? Alu::madwide_s32 : Alu::madwide_u32)
+                         : (is_signed(p.type) ? Alu::wide_s32 : Alu::wide_u32);
+    d.emit_alu(op, Kind::integer, p.r, p.a, p.b, p.c);
+    return;
+  }
+  if (p.size != 2) d.unsupported();
+  d.emit_scalar(mul_wide16, Kind::integer, p.r, 4, p.a, 2, p.b, 2, p.c, p.mad ? 4 : 0).flags =
+      is_signed(p.type);
+}
+void emit_hi(Decoder& d, const Product& p) {
+  Op& op =
+      d.emit_scalar(mul_hi, Kind::integer, p.r, p.size, p.a, p.size, p.b, p.size, p.c, p.mad ? p.size : 0);
+  op.flags = is_signed(p.type);
+  op.width = static_cast<std::uint8_t>(p.size);
+}
+void emit_lo(Decoder& d, const Product& p) {
+  if (!p.mad)
+    d.emit_alu(pick(d, p.type, Alu::mul16, Alu::mul32, Alu::mul64), Kind::integer, p.r, p.a, p.b);
+  else if (p.size == 2)
+    d.emit_scalar([](const Op&, u64 x, u64 y, u64 z) { return x * y + z; }, Kind::integer, p.r, 2, p.a, 2,
+                  p.b, 2, p.c, 2);
+  else
+    d.emit_alu(pick(d, p.type, Alu::mad32, Alu::mad32, Alu::mad64), Kind::integer, p.r, p.a, p.b, p.c);
+}
+
 void decode_mul(Decoder& d) {
   const Type t = d.type();
   const bool mad = d.in->opcode == "mad";
@@ -111,34 +133,15 @@ void decode_mul(Decoder& d) {
   if (mad && d.has("cc")) return decode_carry(d);
   if (mad && d.has("sat") && d.has("hi") && t == Type::s32) return decode_mad_saturated(d);
   if (d.has("cc") || d.has("sat")) d.unsupported();
-  const int size = size_of(t);
-  const int wide = d.has("wide") ? 2 : 1;
-  const Ref r = d.dst(d.operand(0), size * wide);
-  const Ref a = d.src(d.operand(1), size), b = d.src(d.operand(2), size);
-  const Ref c = mad ? d.src(d.operand(3), size * wide) : kNoRef;
-  if (wide == 2 && size == 4) {
-    const Alu op = mad ? (is_signed(t) ? Alu::madwide_s32 : Alu::madwide_u32)
-                       : (is_signed(t) ? Alu::wide_s32 : Alu::wide_u32);
-    d.emit_alu(op, Kind::integer, r, a, b, c);
-  } else if (wide == 2 && size == 2) {
-    Op& op = d.emit_scalar(mul_wide16, Kind::integer, r, 4, a, 2, b, 2, c, mad ? 4 : 0);
-    op.flags = is_signed(t);
-  } else if (d.has("hi")) {
-    Op& op = d.emit_scalar(mul_hi, Kind::integer, r, size, a, size, b, size, c, mad ? size : 0);
-    op.flags = is_signed(t);
-    op.width = static_cast<std::uint8_t>(size);
-  } else if (d.has("lo")) {
-    if (!mad) {
-      d.emit_alu(pick(d, t, Alu::mul16, Alu::mul32, Alu::mul64), Kind::integer, r, a, b);
-    } else if (size == 2) {
-      d.emit_scalar([](const Op&, u64 x, u64 y, u64 z) { return x * y + z; }, Kind::integer, r, 2, a, 2, b, 2,
-                    c, 2);
-    } else {
-      d.emit_alu(pick(d, t, Alu::mad32, Alu::mad32, Alu::mad64), Kind::integer, r, a, b, c);
-    }
-  } else {
-    d.unsupported();
-  }
+  const int size = size_of(t), result = d.has("wide") ? 2 * size : size;
+  Product p{
+      t,     size, mad, d.dst(d.operand(0), result), d.src(d.operand(1), size), d.src(d.operand(2), size),
+      kNoRef};
+  if (mad) p.c = d.src(d.operand(3), result);
+  if (result != size) return emit_wide(d, p);
+  if (d.has("hi")) return emit_hi(d, p);
+  if (!d.has("lo")) d.unsupported();
+  emit_lo(d, p);
 }
 void decode_mul24(Decoder& d) {
   const bool mad = d.in->opcode == "mad24";
@@ -288,16 +291,47 @@ void decode_selp(Decoder& d) {
   d.emit_alu(pick(d, d.type(), Alu::selp16, Alu::selp32, Alu::selp64), Kind::integer, r, a, b, p);
 }
 
+/// Place of an instruction's comparison in the lists of decode_setp.
+int comparison(Decoder& d) {
+  static constexpr std::string_view kOps[] = {"eq", "ne",  "lt",  "le",  "gt",  "ge",  "lo",  "ls",  "hi",
+                                              "hs", "equ", "neu", "ltu", "leu", "gtu", "geu", "num", "nan"};
+  const auto* const op =
+      std::find_if(std::begin(kOps), std::end(kOps), [&](auto name) { return d.has(name); });
+  if (op == std::end(kOps)) d.unsupported();
+  return static_cast<int>(op - std::begin(kOps));
+}
+
+Alu float_comparison(Type t, int op) {
+  static constexpr Alu kF32[] = {Alu::eq_f32,  Alu::ne_f32,  Alu::lt_f32,  Alu::le_f32,  Alu::gt_f32,
+                                 Alu::ge_f32,  Alu::lt_f32,  Alu::le_f32,  Alu::gt_f32,  Alu::ge_f32,
+                                 Alu::equ_f32, Alu::neu_f32, Alu::ltu_f32, Alu::leu_f32, Alu::gtu_f32,
+                                 Alu::geu_f32, Alu::num_f32, Alu::nan_f32};
+  const auto shift = static_cast<int>(Alu::eq_f64) - static_cast<int>(Alu::eq_f32);
+  // The f32 and f64 lists start with lt; both have the same order.
+  return t == Type::f32 ? kF32[op] : static_cast<Alu>(static_cast<int>(kF32[op]) + shift);
+}
+
+Alu integer_comparison(Decoder& d, Type t, int op) {
+  static constexpr Alu kUnsigned[3][6] = {
+      {Alu::eq16, Alu::ne16, Alu::lt_u16, Alu::le_u16, Alu::gt_u16, Alu::ge_u16},
+      {Alu::eq32, Alu::ne32, Alu::lt_u32, Alu::le_u32, Alu::gt_u32, Alu::ge_u32},
+      {Alu::eq64, Alu::ne64, Alu::lt_u64, Alu::le_u64, Alu::gt_u64, Alu::ge_u64}};
+  static constexpr Alu kSigned[3][6] = {
+      {Alu::eq16, Alu::ne16, Alu::lt_s16, Alu::le_s16, Alu::gt_s16, Alu::ge_s16},
+      {Alu::eq32, Alu::ne32, Alu::lt_s32, Alu::le_s32, Alu::gt_s32, Alu::ge_s32},
+      {Alu::eq64, Alu::ne64, Alu::lt_s64, Alu::le_s64, Alu::gt_s64, Alu::ge_s64}};
+  const int size = size_of(t);
+  if (op > 9 || (size != 2 && size != 4 && size != 8)) d.unsupported();
+  const int row = size / 4;
+  if (op > 5) return kUnsigned[row][op - 4];  // lo, ls, hi, hs
+  return (is_signed(t) ? kSigned : kUnsigned)[row][op];
+}
+
 void decode_setp(Decoder& d) {
   const Type t = d.last_type();
   if (t == Type::f16 || t == Type::bf16 || t == Type::f16x2 || t == Type::bf16x2 || d.has("ftz"))
     return decode_setp_lanes(d);
-  static constexpr std::string_view kOps[] = {"eq", "ne",  "lt",  "le",  "gt",  "ge",  "lo",  "ls",  "hi",
-                                              "hs", "equ", "neu", "ltu", "leu", "gtu", "geu", "num", "nan"};
-  int op = -1;
-  for (int i = 0; i < static_cast<int>(std::size(kOps)); ++i)
-    if (d.has(kOps[i])) op = i;
-  if (op < 0) d.unsupported();
+  const int what = comparison(d);
   const Operand& first = d.operand(0);
   const Ref r = d.dst(first, 3), e = first.items.empty() ? kNoRef : d.dst(first.items[0], 3);
   const int size = size_of(t);
@@ -312,179 +346,11 @@ void decode_setp(Decoder& d) {
     p.negated = false;
     c = d.src(p, 3);
   }
-  Alu code{};
-  if (t == Type::f32 || t == Type::f64) {
-    static constexpr Alu kF32[] = {Alu::eq_f32,  Alu::ne_f32,  Alu::lt_f32,  Alu::le_f32,  Alu::gt_f32,
-                                   Alu::ge_f32,  Alu::lt_f32,  Alu::le_f32,  Alu::gt_f32,  Alu::ge_f32,
-                                   Alu::equ_f32, Alu::neu_f32, Alu::ltu_f32, Alu::leu_f32, Alu::gtu_f32,
-                                   Alu::geu_f32, Alu::num_f32, Alu::nan_f32};
-    const auto shift = static_cast<int>(Alu::eq_f64) - static_cast<int>(Alu::eq_f32);
-    // The f32 and f64 lists start with lt; both have the same order.
-    code = t == Type::f32 ? kF32[op] : static_cast<Alu>(static_cast<int>(kF32[op]) + shift);
-  } else {
-    const bool s = is_signed(t) && (op < 6);
-    static constexpr Alu k32[] = {Alu::eq32, Alu::ne32, Alu::lt_u32, Alu::le_u32, Alu::gt_u32, Alu::ge_u32};
-    static constexpr Alu k64[] = {Alu::eq64, Alu::ne64, Alu::lt_u64, Alu::le_u64, Alu::gt_u64, Alu::ge_u64};
-    static constexpr Alu k16[] = {Alu::eq16, Alu::ne16, Alu::lt_u16, Alu::le_u16, Alu::gt_u16, Alu::ge_u16};
-    static constexpr Alu s32[] = {Alu::eq32, Alu::ne32, Alu::lt_s32, Alu::le_s32, Alu::gt_s32, Alu::ge_s32};
-    static constexpr Alu s64s[] = {Alu::eq64, Alu::ne64, Alu::lt_s64, Alu::le_s64, Alu::gt_s64, Alu::ge_s64};
-    static constexpr Alu s16[] = {Alu::eq16, Alu::ne16, Alu::lt_s16, Alu::le_s16, Alu::gt_s16, Alu::ge_s16};
-    const int i = op < 6 ? op : op < 10 ? op - 4 : -1;
-    if (i < 0 || (size != 2 && size != 4 && size != 8)) d.unsupported();
-    code = size == 2 ? (s ? s16 : k16)[i] : size == 4 ? (s ? s32 : k32)[i] : (s ? s64s : k64)[i];
-  }
+  const bool floating = t == Type::f32 || t == Type::f64;
+  const Alu code = floating ? float_comparison(t, what) : integer_comparison(d, t, what);
   Op& o = d.emit_alu(code, Kind::predicate, r, a, b, c);
   o.e = e;
   o.imm = join;
-}
-
-void run_clock(Warp& w, const Op& op) {
-  std::uint64_t sum = 0;
-  for (const auto n : w.counts) sum += n;
-  each_lane(w, [&](int l) { w.set(op.d, op.dsize, l, op.flags ? (sum * 4) >> 32 : sum * 4); });
-}
-/// Two halves at a time: from or to a pair of 64-bit registers, or another of 128 bits.
-void decode_mov_b128(Decoder& d) {
-  const auto sides = [&](const Operand& o, bool out) {
-    std::vector<Ref> refs;
-    if (o.kind != Operand::Kind::vector) return std::vector<Ref>{d.halves(o)[0], d.halves(o)[1]};
-    for (const Operand& item : o.items) refs.push_back(out ? d.dst(item, 8) : d.src(item, 8));
-    if (refs.size() != 2) d.unsupported();
-    return refs;
-  };
-  const auto to = sides(d.operand(0), true), from = sides(d.operand(1), false);
-  for (std::size_t i = 0; i < 2; ++i) d.emit_alu(Alu::mov64, Kind::move, to[i], from[i]);
-}
-
-/// mov.v4.u32 {a,b,c,d}, %tid: its components.
-void decode_mov_special(Decoder& d) {
-  static constexpr std::string_view kParts[] = {".x", ".y", ".z", ".w"};
-  const Operand &to = d.operand(0), &from = d.operand(1);
-  const int size = size_of(d.type());
-  if (to.kind != Operand::Kind::vector || to.items.size() > std::size(kParts)) d.unsupported();
-  for (std::size_t i = 0; i < to.items.size(); ++i)
-    d.emit_alu(pick(d, d.type(), Alu::mov16, Alu::mov32, Alu::mov64), Kind::move, d.dst(to.items[i], size),
-               d.special(std::string(from.text) + std::string(kParts[i]), size));
-}
-
-/// mov of a register to its parts.
-void decode_unpack(Decoder& d, int size) {
-  const Operand &to = d.operand(0), &from = d.operand(1);
-  const Ref a = d.src(from, size);
-  const int part = size / static_cast<int>(std::max<std::size_t>(1, to.items.size()));
-  for (std::size_t i = 0; i < to.items.size(); ++i) {
-    const Ref r = d.dst(to.items[i], to.items[i].kind == Operand::Kind::sink ? 0 : part);
-    if (to.items[i].kind == Operand::Kind::sink) continue;
-    Op& op = d.emit_scalar([](const Op& o, u64 x, u64, u64) -> u64 { return x >> o.imm; }, Kind::move, r,
-                           part, a, size);
-    op.imm = static_cast<std::int64_t>(i) * part * 8;
-    op.use = size == 8 && part == 4 ? Use::unpack : op.use;
-  }
-}
-/// mov of parts to a register.
-void decode_pack(Decoder& d, int size) {
-  const Operand &to = d.operand(0), &from = d.operand(1);
-  const Ref r = d.dst(to, size);
-  const std::size_t n = from.items.size();
-  const int part = size / static_cast<int>(std::max<std::size_t>(1, n));
-  if (n == 2) {
-    const Ref lo = d.src(from.items[0], part), hi = d.src(from.items[1], part);
-    Op& op = d.emit_scalar([](const Op& o, u64 x, u64 y, u64) -> u64 { return x | y << (8 * o.asize); },
-                           Kind::move, r, size, lo, part, hi, part);
-    if (size == 8) op.use = Use::pack;
-  } else if (n == 4 && (part == 1 || part == 2)) {
-    std::vector<Ref> parts;
-    for (const Operand& o : from.items) parts.push_back(d.src(o, part));
-    const std::uint32_t at = d.list(parts);
-    Op& op = d.emit(
-        [](Warp& w, const Op& o) {
-          const Program& p = *w.block->cluster->program;
-          each_lane(w, [&](int l) {
-            u64 v = 0;
-            for (std::uint32_t i = 0; i < 4; ++i)
-              v |= w.value(p.lists[o.target + i], o.asize, l) << (8 * o.asize * i);
-            w.set(o.d, o.dsize, l, v);
-          });
-        },
-        Kind::move);
-    op.d = r, op.target = at, op.asize = static_cast<std::uint8_t>(part),
-    op.dsize = static_cast<std::uint8_t>(size);
-  } else {
-    d.unsupported();
-  }
-}
-
-void decode_mov(Decoder& d) {
-  const Operand& to = d.operand(0);
-  const Operand& from = d.operand(1);
-  const Type t = d.type();
-  if (t == Type::b128) return decode_mov_b128(d);
-  if (t == Type::pred && from.kind == Operand::Kind::special) {
-    d.emit_alu(Alu::ne32, Kind::predicate, d.dst(to, 3), d.src(from, 4), d.constant(0, 4));
-    return;
-  }
-  if (t == Type::pred) {
-    d.emit_alu(Alu::mov_pred, Kind::move, d.dst(to, 3), d.src(from, 3));
-    return;
-  }
-  const int size = size_of(t);
-  if (to.kind == Operand::Kind::vector) return decode_unpack(d, size);
-  if (from.kind == Operand::Kind::vector) return decode_pack(d, size);
-  if (from.kind == Operand::Kind::special &&
-      (from.text == "%clock" || from.text == "%clock64" || from.text == "%globaltimer" ||
-       from.text == "%clock_hi" || from.text == "%globaltimer_lo" || from.text == "%globaltimer_hi")) {
-    const Ref r = d.dst(to, size);
-    Op& op = d.emit(run_clock, Kind::other);
-    op.d = r, op.dsize = static_cast<std::uint8_t>(size), op.flags = from.text.ends_with("hi");
-    return;
-  }
-  const Ref r = d.dst(to, size);
-  if (from.kind == Operand::Kind::symbol && d.module.variables[from.id].space == Space::shared) {
-    const Ref a = d.src(from, size);
-    const Ref base = d.special("shared_base", size);
-    d.emit_alu(size == 4 ? Alu::add32 : Alu::add64, Kind::move, r, a, base);
-    return;
-  }
-  const Ref a = d.src(from, size);
-  if (size == 1) d.unsupported();
-  Op& op = d.emit_alu(pick(d, t, Alu::mov16, Alu::mov32, Alu::mov64), Kind::move, r, a);
-  if (size == 8) op.use = Use::halves;
-}
-
-/// Sources may be components of the destination: all are read first.
-void run_mov_vector(Warp& w, const Op& op) {
-  const Ref* const d = w.block->cluster->program->lists.data() + op.target;
-  u64 values[4][32];
-  for (std::uint32_t i = 0; i < op.count; ++i)
-    each_lane(w, [&](int l) { values[i][l] = w.value(d[op.count + i], op.dsize, l); });
-  for (std::uint32_t i = 0; i < op.count; ++i) {
-    each_lane(w, [&](int l) { w.set(d[i], op.dsize, l, values[i][l]); });
-    const std::uint32_t unknown = w.unknown_inputs.empty() ? 0 : unknown_input(w, d[op.count + i]) & w.exec;
-    if (unknown != 0) mark_unknown(w, unknown_origin(w), d[i], unknown);
-  }
-  w.unknown_inputs.clear();
-}
-/// mov.v4.f32 {a,b,c,d}, {e,f,g,h}: component by component.
-void decode_mov_vector(Decoder& d) {
-  const Operand &to = d.operand(0), &from = d.operand(1);
-  const int size = size_of(d.type());
-  if (from.kind != Operand::Kind::vector || to.items.size() != from.items.size() ||
-      to.items.size() != (d.has("v4") ? 4u : 2u))
-    d.fail("vectors of different lengths in");
-  std::vector<Ref> refs;
-  for (const Operand& o : to.items) refs.push_back(d.dst(o, o.kind == Operand::Kind::sink ? 0 : size));
-  for (const Operand& o : from.items) refs.push_back(d.src(o, size));
-  const std::uint32_t at = d.list(refs);
-  Op& op = d.emit(run_mov_vector, Kind::move);
-  op.use = Use::handled, op.target = at;
-  op.count = static_cast<std::uint8_t>(to.items.size()), op.dsize = static_cast<std::uint8_t>(size);
-}
-
-void decode_any_mov(Decoder& d) {
-  if (!d.has("v4") && !d.has("v2")) return decode_mov(d);
-  if (d.operand(0).kind == Operand::Kind::vector && d.operand(1).kind == Operand::Kind::special)
-    return decode_mov_special(d);
-  decode_mov_vector(d);
 }
 
 }  // namespace
@@ -495,7 +361,7 @@ std::vector<DecodeEntry> integer_table() {
           {"and", decode_logic},   {"or", decode_logic},    {"xor", decode_logic},  {"not", decode_logic},
           {"cnot", decode_cnot},   {"shl", decode_shift},   {"shr", decode_shift},  {"min", decode_minmax},
           {"max", decode_minmax},  {"neg", decode_negabs},  {"abs", decode_negabs}, {"sad", decode_sad},
-          {"selp", decode_selp},   {"setp", decode_setp},   {"mov", decode_any_mov}};
+          {"selp", decode_selp},   {"setp", decode_setp}};
 }
 
 }  // namespace kiln::emulator::ptx

@@ -3,6 +3,7 @@
 #include <bit>
 #include <cstring>
 #include <mutex>
+#include <span>
 
 #include "emulator/ptx/alu/each_lane.hpp"
 #include "emulator/ptx/decode/memory.hpp"
@@ -25,6 +26,12 @@ Order order_of(const Op& op) {
 }
 
 }  // namespace
+
+std::size_t element_count(const Decoder& d) {
+  if (d.has("v8")) return 8;
+  if (d.has("v4")) return 4;
+  return d.has("v2") || d.last_type() == Type::b128 ? 2 : 1;
+}
 
 std::uint16_t order_flags(Decoder& d) {
   const Order o = d.has("acq_rel")   ? Order::acq_rel
@@ -295,74 +302,100 @@ Kind kind_of(Space s, bool load) {
   }
 }
 
+/// What a load or store moves.
+struct Moved {
+  bool load;
+  Type type;
+  int width;          ///< of an element in memory; 128 bits are two
+  std::size_t count;  ///< elements
+  int row = 0;        ///< of a lane's element in its register
+  std::vector<Ref> refs;
+  std::vector<bool> sinks;  ///< by element: nobody wants it
+};
+
+/// The registers of an access.
+Moved moved_by(Decoder& d, bool load) {
+  Moved m{load, d.last_type(), 0, 1, 0, {}, {}};
+  const bool wide = m.type == Type::b128;  // like a pair of 64 bits
+  m.width = wide ? 8 : size_of(m.type);
+  m.count = element_count(d);
+  const Operand& value = d.operand(load ? 0 : 1);
+  const bool vector = value.kind == Operand::Kind::vector || (m.count != 1 && !wide);
+  const std::span<const Operand> items = wide     ? std::span<const Operand>{}
+                                         : vector ? std::span(value.items)
+                                                  : std::span(&value, 1);
+  if (wide && d.types().size() == 1) m.refs = {d.halves(value)[0], d.halves(value)[1]};
+  if (items.size() + m.refs.size() != m.count) d.fail("vector of the wrong length in");
+  m.sinks.assign(m.count, false);
+  for (const Operand& o : items) {
+    const int size = d.size_of_register(o, m.width);
+    if (size == 3 || size < m.width) d.fail("register too small in");
+    if (o.kind == Operand::Kind::reg && m.row != 0 && m.row != size)
+      d.fail("registers of different sizes in");
+    if (o.kind != Operand::Kind::sink) m.row = size;
+    m.sinks[m.refs.size()] = o.kind == Operand::Kind::sink;
+    m.refs.push_back(load ? d.dst(o, 0) : d.src(o, size));
+  }
+  if (m.row == 0) m.row = m.width;
+  return m;
+}
+bool is_signed(Type t) {
+  return t == Type::s8 || t == Type::s16 || t == Type::s32;
+}
+
+/// A load of a kernel's parameter is a constant of the launch.
+void decode_parameter(Decoder& d, const Moved& m, std::uint32_t id, std::int64_t offset) {
+  const Variable& v = d.module.variables[id];
+  if (!m.load) d.fail("store to a kernel parameter in");
+  if (offset < 0 || v.bytes < static_cast<std::size_t>(offset) + static_cast<std::size_t>(m.width) * m.count)
+    d.fail("read past the parameter in");
+  const Alu mov = m.row == 2 ? Alu::mov16 : m.row == 8 ? Alu::mov64 : Alu::mov32;
+  for (std::size_t i = 0; i < m.count; ++i) {
+    if (m.sinks[i]) continue;
+    const Ref from = d.param_row(v, id, offset + static_cast<std::int64_t>(i) * m.width, m.width,
+                                 is_signed(m.type), m.row);
+    d.emit_alu(mov, Kind::parameter, m.refs[i], from);
+  }
+}
+
+/// Strong accesses synchronise instead of racing.
+bool is_strong(const Decoder& d) {
+  return d.has("volatile") || d.has("relaxed") || d.has("acquire") || d.has("release") || d.has("mmio");
+}
+
 void decode_ldst(Decoder& d) {
   const bool load = d.in->opcode == "ld" || d.in->opcode == "ldu";
   std::string_view name;
   Space space = d.space_of(name);
-  const Type t = d.last_type();
-  const bool wide = t == Type::b128;  // like a pair of 64 bits
-  const int width = wide ? 8 : size_of(t);
-  const std::size_t n = d.has("v8") ? 8 : d.has("v4") ? 4 : d.has("v2") || wide ? 2 : 1;
-  const Operand& value = d.operand(load ? 0 : 1);
   const Operand& where = d.operand(load ? 1 : 0);
-  const std::vector<Operand> items = wide ? std::vector<Operand>{}
-                                     : n == 1 && value.kind != Operand::Kind::vector
-                                         ? std::vector<Operand>{value}
-                                         : value.items;
-  int row = 0;
-  std::vector<Ref> refs;
-  if (wide && d.types().size() == 1) refs = {d.halves(value)[0], d.halves(value)[1]};
-  if (items.size() + refs.size() != n) d.fail("vector of the wrong length in");
-  for (const Operand& o : items) {
-    const int size = d.size_of_register(o, width);
-    if (size == 3 || size < width) d.fail("register too small in");
-    if (o.kind == Operand::Kind::reg && row != 0 && row != size) d.fail("registers of different sizes in");
-    if (o.kind != Operand::Kind::sink) row = size;
-    refs.push_back(load ? d.dst(o, 0) : d.src(o, size));
-  }
-  if (row == 0) row = width;
-  const bool is_signed = t == Type::s8 || t == Type::s16 || t == Type::s32;
+  const Moved m = moved_by(d, load);
   auto a = d.address(where, space);
   bool frame = false;
-  if (where.items[0].kind == Operand::Kind::symbol) {
-    const std::uint32_t id = where.items[0].id;
-    const Variable& v = d.module.variables[id];
-    if (v.space == Space::param && d.is_kernel_param(id) && d.fn->entry) {
-      if (!load) d.fail("store to a kernel parameter in");
-      if (v.bytes < static_cast<std::size_t>(a.offset) + static_cast<std::size_t>(width) * n || a.offset < 0)
-        d.fail("read past the parameter in");
-      const Alu mov = row == 2 ? Alu::mov16 : row == 8 ? Alu::mov64 : Alu::mov32;
-      for (std::size_t i = 0; i < n; ++i) {
-        if (!wide && items[i].kind == Operand::Kind::sink) continue;
-        const Ref from =
-            d.param_row(v, id, a.offset + static_cast<std::int64_t>(i) * width, width, is_signed, row);
-        d.emit_alu(mov, Kind::parameter, refs[i], from);
-      }
-      return;
-    }
-    if (space == Space::generic) space = v.space;
-    if (v.space == Space::param || v.space == Space::local) {
+  if (const Operand& base = where.items[0]; base.kind == Operand::Kind::symbol) {
+    const Space home = d.module.variables[base.id].space;
+    if (home == Space::param && d.is_kernel_param(base.id) && d.fn->entry)
+      return decode_parameter(d, m, base.id, a.offset);
+    if (space == Space::generic) space = home;
+    if (home == Space::param || home == Space::local) {
       frame = true;
       space = Space::local;
-      a.ref = d.constant(d.local_offset(id) + static_cast<u64>(where.items[0].value), 8);
+      a.ref = d.constant(d.local_offset(base.id) + static_cast<u64>(base.value), 8);
     }
   }
-  // Strong accesses synchronise instead of racing.
-  const bool strong =
-      d.has("volatile") || d.has("relaxed") || d.has("acquire") || d.has("release") || d.has("mmio");
-  const std::uint32_t at = d.list(refs);
+  const bool strong = is_strong(d);
+  const std::uint32_t at = d.list(m.refs);
   Op& op = d.emit(access_of(load, strong), kind_of(space, load));
   op.a = a.ref;
   op.asize = static_cast<std::uint8_t>(a.size);
   op.imm = a.offset;
   op.c = static_cast<Ref>(space);
   op.target = at;
-  op.count = static_cast<std::uint8_t>(n);
-  op.width = static_cast<std::uint8_t>(width);
-  op.dsize = static_cast<std::uint8_t>(row);
+  op.count = static_cast<std::uint8_t>(m.count);
+  op.width = static_cast<std::uint8_t>(m.width);
+  op.dsize = static_cast<std::uint8_t>(m.row);
   op.use = load ? Use::load : Use::store;
   op.flags = static_cast<std::uint16_t>((name == "shared::cluster" ? 1 : 0) | (frame ? 2 : 0) |
-                                        (is_signed ? 4 : 0) | (strong ? 0x100 : 0) | order_flags(d));
+                                        (is_signed(m.type) ? 4 : 0) | (strong ? 0x100 : 0) | order_flags(d));
 }
 
 void decode_store(Decoder& d) {
@@ -391,85 +424,9 @@ void run_store_predicate(Warp& w, const Op& op) {
   });
 }
 
-u64 window_of(Space s) {
-  return s == Space::shared  ? kSharedWindow
-         : s == Space::local ? kLocalWindow
-         : s == Space::param ? kParamWindow
-                             : 0;
-}
-void decode_cvta(Decoder& d) {
-  std::string_view name;
-  const Space space = d.space_of(name);
-  const int size = size_of(d.last_type());
-  if (size != 8) d.unsupported();
-  const Ref r = d.dst(d.operand(0), 8), a = d.src(d.operand(1), 8);
-  const bool symbol_shared = d.operand(1).kind == Operand::Kind::symbol && space == Space::shared;
-  const u64 window = window_of(space);
-  if (window == 0) {
-    d.emit_alu(Alu::mov64, Kind::move, r, a);
-  } else if (d.has("to")) {
-    d.emit_alu(Alu::sub64, Kind::move, r, a, d.constant(window, 8));
-  } else {
-    d.emit_alu(Alu::add64, Kind::move, r, a, d.constant(window, 8));
-    if (symbol_shared) d.emit_alu(Alu::add64, Kind::move, r, r, d.special("shared_base", 8));
-  }
-}
-u64 run_isspacep(const Op& op, u64 a, u64, u64) {
-  const auto s = static_cast<Space>(op.imm);
-  const bool shared = a - kSharedWindow <= 0xffffffffu, local = a - kLocalWindow <= 0xffffffffu,
-             param = a - kParamWindow <= 0xffffffffu;
-  return s == Space::shared  ? shared
-         : s == Space::local ? local
-         : s == Space::param ? param
-                             : !shared && !local && !param;
-}
-void decode_isspacep(Decoder& d) {
-  std::string_view name;
-  const Space s = d.space_of(name);
-  const Ref r = d.dst(d.operand(0), 3), a = d.src(d.operand(1), 8);
-  d.emit_scalar(run_isspacep, Kind::predicate, r, 3, a, 8).imm = static_cast<std::int64_t>(s);
-}
 void nothing(Warp&, const Op&) {}
 void decode_nothing(Decoder& d) {
   d.emit(nothing, Kind::other);
-}
-
-void run_mapa(Warp& w, const Op& op) {
-  each_lane(w, [&](int l) {
-    const u64 a = w.value(op.a, op.asize, l), rank = w.value(op.b, 4, l);
-    const u64 base = op.flags != 0 ? kSharedWindow : 0;
-    if (rank >= w.block->cluster->blocks.size())
-      report(w, op, l, "out-of-bounds",
-             "block rank " + std::to_string(rank) + " of a cluster of " +
-                 std::to_string(w.block->cluster->blocks.size()));
-    w.set(op.d, op.dsize, l, base + ((a - base) & 0xffffffu) + (rank << 24));
-  });
-}
-void decode_mapa(Decoder& d) {
-  const int size = size_of(d.last_type());
-  std::string_view name;
-  const bool generic = d.space_of(name) == Space::generic;
-  const Ref r = d.dst(d.operand(0), size), a = d.src(d.operand(1), size), b = d.src(d.operand(2), 4);
-  Op& op = d.emit(run_mapa, Kind::integer);
-  op.d = r, op.a = a, op.b = b, op.asize = op.dsize = static_cast<std::uint8_t>(size), op.flags = generic;
-}
-void run_getctarank(Warp& w, const Op& op) {
-  each_lane(w, [&](int l) {
-    const u64 a = w.value(op.a, op.asize, l);
-    w.set(op.d, 4, l, ((op.flags != 0 ? a - kSharedWindow : a) >> 24) & 0xff);
-  });
-}
-void decode_getctarank(Decoder& d) {
-  std::string_view name;
-  const bool generic = d.space_of(name) == Space::generic;
-  const int size = size_of(d.last_type());
-  const Ref r = d.dst(d.operand(0), 4), a = d.src(d.operand(1), size);
-  Op& op = d.emit(run_getctarank, Kind::integer);
-  op.d = r, op.a = a, op.asize = static_cast<std::uint8_t>(size), op.flags = generic;
-}
-void decode_createpolicy(Decoder& d) {
-  const Ref r = d.dst(d.operand(0), 8);
-  d.emit_alu(Alu::mov64, Kind::move, r, d.constant(0x1000000000000000ull, 8));
 }
 
 }  // namespace
@@ -495,18 +452,9 @@ Op& emit_frame_access(Decoder& d, bool load, Ref row, int size, std::uint32_t of
 }
 
 std::vector<DecodeEntry> memory_table() {
-  return {{"ld", decode_ldst},
-          {"ldu", decode_ldst},
-          {"st", decode_store},
-          {"cvta", decode_cvta},
-          {"isspacep", decode_isspacep},
-          {"prefetch", decode_nothing},
-          {"prefetchu", decode_nothing},
-          {"applypriority", decode_nothing},
-          {"discard", decode_nothing},
-          {"mapa", decode_mapa},
-          {"getctarank", decode_getctarank},
-          {"createpolicy", decode_createpolicy}};
+  return {{"ld", decode_ldst},          {"ldu", decode_ldst},          {"st", decode_store},
+          {"prefetch", decode_nothing}, {"prefetchu", decode_nothing}, {"applypriority", decode_nothing},
+          {"discard", decode_nothing}};
 }
 
 }  // namespace kiln::emulator::ptx

@@ -8,6 +8,8 @@ namespace kiln::emulator::ptx {
 
 /// op.a/asize: address row. Frame-relative for the parameters and locals of functions.
 std::uint64_t lane_address(const Warp& w, const Op& op, int lane);
+/// Elements that each lane loads, stores or updates: 1, those of a vector, or the two halves of 128 bits.
+std::size_t element_count(const Decoder& d);
 /// .acquire, .release, .acq_rel and the scope as flags of an Op.
 std::uint16_t order_flags(Decoder& d);
 /// Strong accesses of global memory: before a write, after a read. Within the block each of them orders;

@@ -48,50 +48,67 @@ void Lexer::skip_blank() {
   }
 }
 
+char Lexer::ahead(std::size_t n) const {
+  return pos_ + n < text_.size() ? text_[pos_ + n] : '\0';
+}
+
+/// 0f3F800000 and 0d3FF0000000000000: the bits of a float.
+void Lexer::float_bits(int digits) {
+  pos_ += 2;
+  for (int i = 0; i < digits; ++i) {
+    const int d = digit_of(ahead(0));
+    if (d > 15)
+      throw Error("a floating constant needs " + std::to_string(digits) + " hexadecimal digits", line_);
+    token_.value = token_.value * 16 + static_cast<unsigned>(d);
+    ++pos_;
+  }
+  token_.kind = digits == 8 ? Token::Kind::f32 : Token::Kind::f64;
+}
+
+void Lexer::integer(unsigned base) {
+  while (digit_of(ahead(0)) < static_cast<int>(base))
+    token_.value = token_.value * base + static_cast<unsigned>(digit_of(text_[pos_++]));
+  if (ahead(0) == 'U' || ahead(0) == 'u') ++pos_;
+}
+
+/// Digits, and with a fraction or an exponent a double; without them a leading 0 means octal.
+void Lexer::decimal() {
+  std::size_t n = 0;
+  while (is_digit(ahead(n))) ++n;
+  const bool fraction = ahead(n) == '.' && is_digit(ahead(n + 1));
+  if (!fraction && ahead(n) != 'e' && ahead(n) != 'E') return integer(ahead(0) == '0' ? 8 : 10);
+  const Decimal decimal = read_decimal(text_.substr(pos_));
+  token_.value = std::bit_cast<std::uint64_t>(decimal.value);
+  token_.kind = Token::Kind::f64;
+  pos_ += decimal.length;
+}
+
 void Lexer::number() {
   const std::size_t start = pos_;
-  const auto peek = [&](std::size_t n) { return pos_ + n < text_.size() ? text_[pos_ + n] : '\0'; };
   token_.kind = Token::Kind::integer;
-  const char mark = peek(1);
-  if (peek(0) == '0' && (mark == 'f' || mark == 'F' || mark == 'd' || mark == 'D')) {
-    const int digits = mark == 'f' || mark == 'F' ? 8 : 16;
-    pos_ += 2;
-    for (int i = 0; i < digits; ++i) {
-      const int d = digit_of(peek(0));
-      if (d > 15)
-        throw Error("a floating constant needs " + std::to_string(digits) + " hexadecimal digits", line_);
-      token_.value = token_.value * 16 + static_cast<unsigned>(d);
-      ++pos_;
-    }
-    token_.kind = digits == 8 ? Token::Kind::f32 : Token::Kind::f64;
-  } else {
-    unsigned base = 10;
-    if (peek(0) == '0' && (mark == 'x' || mark == 'X')) base = 16;
-    if (peek(0) == '0' && (mark == 'b' || mark == 'B')) base = 2;
-    if (base != 10) {
+  switch (ahead(0) == '0' ? ahead(1) : '\0') {
+    case 'f':
+    case 'F':
+      float_bits(8);
+      break;
+    case 'd':
+    case 'D':
+      float_bits(16);
+      break;
+    case 'x':
+    case 'X':
       pos_ += 2;
-      while (digit_of(peek(0)) < static_cast<int>(base))
-        token_.value = token_.value * base + static_cast<unsigned>(digit_of(text_[pos_++]));
-    } else {
-      std::size_t end = pos_;
-      while (end < text_.size() && is_digit(text_[end])) ++end;
-      const bool fraction =
-          end < text_.size() && text_[end] == '.' && end + 1 < text_.size() && is_digit(text_[end + 1]);
-      const bool exponent = end < text_.size() && (text_[end] == 'e' || text_[end] == 'E');
-      if (fraction || exponent) {
-        const Decimal decimal = read_decimal(text_.substr(pos_));
-        token_.value = std::bit_cast<std::uint64_t>(decimal.value);
-        token_.kind = Token::Kind::f64;
-        pos_ += decimal.length;
-      } else {
-        if (peek(0) == '0') base = 8;
-        while (digit_of(peek(0)) < static_cast<int>(base))
-          token_.value = token_.value * base + static_cast<unsigned>(digit_of(text_[pos_++]));
-      }
-    }
-    if (token_.kind == Token::Kind::integer && (peek(0) == 'U' || peek(0) == 'u')) ++pos_;
+      integer(16);
+      break;
+    case 'b':
+    case 'B':
+      pos_ += 2;
+      integer(2);
+      break;
+    default:
+      decimal();
   }
-  if (pos_ < text_.size() && is_name(text_[pos_])) throw Error("malformed number", line_);
+  if (is_name(ahead(0))) throw Error("malformed number", line_);
   token_.text = text_.substr(start, pos_ - start);
 }
 

@@ -30,6 +30,10 @@ class Lexer {
   void advance();
   void skip_blank();
   void number();
+  void float_bits(int digits);
+  void integer(unsigned base);
+  void decimal();
+  char ahead(std::size_t n) const;  ///< the character `n` after this one; 0 past the end
   std::string_view text_;
   std::size_t pos_ = 0;
   int line_ = 1;

@@ -50,13 +50,25 @@ class Parser {
   void alias();
   void performance(Function& f, std::string_view directive);
   void variables(Space space, bool is_extern);
-  void initializer(Variable& v);
-  void init_values(Variable& v, std::size_t& at, int depth);
-  void sampler_fields(Variable& v);
+  void variable_head(Variable& v);
+  void declarator(Variable v);
+  std::size_t alignment();
+  void skip_attribute();
   std::uint32_t add_variable(Variable v);
+  void version();
+  void target();
+  void address_size();
+  void pragma();
   void file_directive();
   void location();
   void skip_section();
+
+  // initializers.cpp
+  void initializer(Variable& v);
+  void init_values(Variable& v, std::size_t& at, int depth);
+  std::uint64_t init_value(Variable& v, std::size_t at);
+  void init_address(Variable& v, std::size_t at, std::string_view n);
+  void sampler_fields(Variable& v);
 
   // parser.cpp
   void body(Function& f);

@@ -100,54 +100,59 @@ void Parser::run() {
   if (module_.target.empty()) throw Error("no .target directive: this is not PTX", 1);
 }
 
+/// "9.0", which is one number token.
+void Parser::version() {
+  const std::string_view v = lex_.next().text;
+  if (v.empty() || v[0] < '0' || v[0] > '9') fail("malformed .version");
+  int n[2] = {0, 0};
+  std::size_t part = 0;
+  for (const char c : v.substr(0, 8)) {
+    if (c == '.')
+      part = 1;
+    else
+      n[part] = n[part] * 10 + (c - '0');
+  }
+  module_.version = n[0] * 10 + n[1];
+}
+
+void Parser::target() {
+  module_.target = std::string(name("a target"));
+  while (accept(",")) lex_.next();
+}
+
+void Parser::address_size() {
+  if (integer("32 or 64") != 64) fail("only 64-bit addresses are supported");
+}
+
+void Parser::pragma() {
+  lex_.next();
+  expect(";");
+}
+
 void Parser::module_item() {
+  struct Row {
+    std::string_view name;
+    void (Parser::*parse)();
+  };
+  static constexpr Row kDirectives[] = {{"version", &Parser::version},
+                                        {"target", &Parser::target},
+                                        {"address_size", &Parser::address_size},
+                                        {"file", &Parser::file_directive},
+                                        {"section", &Parser::skip_section},
+                                        {"loc", &Parser::location},
+                                        {"alias", &Parser::alias},
+                                        {"pragma", &Parser::pragma}};
   bool is_extern = false;
   while (lex_.peek().kind == Token::Kind::dotted && is_linkage(lex_.peek().text))
     is_extern |= lex_.next().text == "extern";
   if (accept(";")) return;
   if (lex_.peek().kind != Token::Kind::dotted) fail("expected a directive");
   const std::string_view d = lex_.next().text;
-  Space space{};
-  if (d == "version") {
-    const std::string_view v = lex_.next().text;  // "9.0" is one number token
-    if (!v.empty() && v[0] >= '0' && v[0] <= '9') {
-      const std::size_t dot = v.find('.');
-      int n[2] = {0, 0};
-      for (std::size_t i = 0, part = 0; i < std::min<std::size_t>(v.size(), 8); ++i) {
-        if (i == dot)
-          part = 1;
-        else
-          n[part] = n[part] * 10 + (v[i] - '0');
-      }
-      module_.version = n[0] * 10 + n[1];
-    } else {
-      fail("malformed .version");
-    }
-  } else if (d == "target") {
-    module_.target = std::string(name("a target"));
-    while (accept(",")) lex_.next();
-  } else if (d == "address_size") {
-    if (integer("32 or 64") != 64) fail("only 64-bit addresses are supported");
-  } else if (d == "entry") {
-    function(true, is_extern);
-  } else if (d == "func") {
-    function(false, is_extern);
-  } else if (space_from(d, space) && space != Space::param) {
-    variables(space, is_extern);
-  } else if (d == "file") {
-    file_directive();
-  } else if (d == "section") {
-    skip_section();
-  } else if (d == "loc") {
-    location();
-  } else if (d == "alias") {
-    alias();
-  } else if (d == "pragma") {
-    lex_.next();
-    expect(";");
-  } else {
-    fail("unknown directive ." + std::string(d));
-  }
+  if (d == "entry" || d == "func") return function(d == "entry", is_extern);
+  if (Space space{}; space_from(d, space) && space != Space::param) return variables(space, is_extern);
+  for (const Row& row : kDirectives)
+    if (row.name == d) return (this->*row.parse)();
+  fail("unknown directive ." + std::string(d));
 }
 
 /// .alias name, function: both functions are known.
@@ -211,141 +216,71 @@ std::uint32_t Parser::add_variable(Variable v) {
   return id;
 }
 
-void Parser::variables(Space space, bool is_extern) {
-  Variable v;
-  v.space = space;
-  v.is_extern = is_extern;
+void Parser::skip_attribute() {
+  expect("(");
+  while (!accept(")"))
+    if (lex_.next().kind == Token::Kind::end) fail("unterminated .attribute");
+}
+
+std::size_t Parser::alignment() {
+  const std::uint64_t a = integer("an alignment");
+  if (!std::has_single_bit(a) || a > 65536) fail("alignment must be a power of two");
+  return a;
+}
+
+/// Alignment, attributes and type, up to the first name. `bytes` become those of an element.
+void Parser::variable_head(Variable& v) {
   std::size_t vector = 1;
   bool have_align = false;
   for (;;) {
     if (lex_.peek().kind != Token::Kind::dotted) fail("expected a type");
     const std::string_view t = lex_.next().text;
     if (t == "align") {
-      v.align = integer("an alignment");
-      if (!std::has_single_bit(v.align) || v.align > 65536) fail("alignment must be a power of two");
+      v.align = alignment();
       have_align = true;
     } else if (t == "v2" || t == "v4") {
       vector = t == "v2" ? 2 : 4;
     } else if (t == "attribute") {
-      expect("(");
-      while (!accept(")"))
-        if (lex_.next().kind == Token::Kind::end) fail("unterminated .attribute");
+      skip_attribute();
     } else if (variable_type(t, v)) {
       break;
     } else if (t != "ptr") {
       fail("unknown type ." + std::string(t));
     }
   }
-  const std::size_t element = static_cast<std::size_t>(size_of(v.type)) * vector;
-  if (!have_align) v.align = element;
-  do {
-    Variable one = v;
-    one.line = lex_.peek().line;
-    const std::string_view key = name("a variable name");
-    one.name = std::string(key);
-    one.bytes = element;
-    while (accept("[")) {
-      if (accept("]")) {
-        one.bytes = 0;
-        continue;
-      }
-      const auto n = static_cast<std::uint64_t>(constant());
-      expect("]");
-      if (n > kMaxVariableBytes || one.bytes * n > kMaxVariableBytes)
-        fail("variable '" + one.name + "' is too large");
-      one.bytes *= n;
+  v.bytes = static_cast<std::size_t>(size_of(v.type)) * vector;
+  if (!have_align) v.align = v.bytes;
+}
+
+/// name, name[4][2] or name[], with values or without.
+void Parser::declarator(Variable v) {
+  v.line = lex_.peek().line;
+  const std::string_view key = name("a variable name");
+  v.name = std::string(key);
+  while (accept("[")) {
+    if (accept("]")) {
+      v.bytes = 0;
+      continue;
     }
-    if (one.bytes == 0) one.dynamic = space == Space::shared;
-    if (accept("=")) initializer(one);
-    scopes_.back().names[key] = Symbol{Symbol::Kind::variable, add_variable(std::move(one)), 0};
-  } while (accept(","));
+    const auto n = static_cast<std::uint64_t>(constant());
+    expect("]");
+    if (n > kMaxVariableBytes || v.bytes * n > kMaxVariableBytes)
+      fail("variable '" + v.name + "' is too large");
+    v.bytes *= n;
+  }
+  if (v.bytes == 0) v.dynamic = v.space == Space::shared;
+  if (accept("=")) initializer(v);
+  scopes_.back().names[key] = Symbol{Symbol::Kind::variable, add_variable(std::move(v)), 0};
+}
+
+void Parser::variables(Space space, bool is_extern) {
+  Variable v;
+  v.space = space;
+  v.is_extern = is_extern;
+  variable_head(v);
+  do declarator(v);
+  while (accept(","));
   expect(";");
-}
-
-/// { addr_mode_0 = clamp_to_edge, filter_mode = linear, ... } of a .texref or .samplerref, kept as bytes: one for each
-/// address mode, the filter mode and whether coordinates are not normalized, a name's place in its list.
-void Parser::sampler_fields(Variable& v) {
-  static constexpr std::string_view kAddress[] = {"wrap", "clamp_to_edge", "mirror", "clamp_to_border"};
-  static constexpr std::string_view kFilter[] = {"nearest", "linear"};
-  static constexpr std::string_view kFields[] = {"addr_mode_0", "addr_mode_1", "addr_mode_2", "filter_mode",
-                                                 "force_unnormalized_coords"};
-  v.init.assign(v.bytes, 0);
-  expect("{");
-  do {
-    const std::string_view field = name("a field of a sampler");
-    expect("=");
-    const bool number = lex_.peek().kind == Token::Kind::integer;
-    std::uint64_t value = number ? integer("a value") : 0;
-    if (!number) {
-      const std::string_view mode = name("a mode");
-      if (mode == "clamp_ogl") value = 1;
-      for (std::size_t i = 0; i < std::size(kAddress); ++i) value = kAddress[i] == mode ? i : value;
-      for (std::size_t i = 0; i < std::size(kFilter); ++i) value = kFilter[i] == mode ? i : value;
-    }
-    for (std::size_t i = 0; i < std::size(kFields); ++i)
-      if (kFields[i] == field) v.init[i] = static_cast<std::uint8_t>(value);
-  } while (accept(","));
-  expect("}");
-}
-
-void Parser::initializer(Variable& v) {
-  if (v.opaque != Opaque::none && v.bytes == 8) return sampler_fields(v);
-  std::size_t at = 0;
-  const bool sized = v.bytes != 0;
-  if (sized) v.init.assign(v.bytes, 0);
-  init_values(v, at, 0);
-  if (!sized) v.bytes = v.init.size();
-}
-
-void Parser::init_values(Variable& v, std::size_t& at, int depth) {
-  if (depth > 8) fail("initialiser nested too deeply");
-  if (accept("{")) {
-    if (accept("}")) return;
-    do init_values(v, at, depth + 1);
-    while (accept(","));
-    expect("}");
-    return;
-  }
-  const auto element = static_cast<std::size_t>(size_of(v.type));
-  if (v.bytes == 0) v.init.resize(std::max(v.init.size(), at + element));
-  if (at + element > v.init.size()) fail("too many values for '" + v.name + "'");
-  const bool minus = accept("-");
-  std::uint64_t bits = 0;
-  const Token t = lex_.next();
-  switch (t.kind) {
-    case Token::Kind::integer:
-      bits = minus ? ~t.value + 1 : t.value;
-      bits = static_cast<std::uint64_t>(more_constant(static_cast<std::int64_t>(bits), 0, 0));
-      break;
-    case Token::Kind::f32:
-      bits = t.value;
-      break;
-    case Token::Kind::f64:
-      bits = t.value;
-      if (v.type == Type::f32)
-        bits = std::bit_cast<std::uint32_t>(static_cast<float>(std::bit_cast<double>(bits)));
-      if (minus) bits ^= std::uint64_t{1} << (element * 8 - 1);
-      break;
-    case Token::Kind::name: {
-      std::string_view n = t.text;
-      const bool generic = n == "generic" && accept("(");
-      if (generic) n = name("a variable");
-      const Symbol* s = find(n);
-      if (s == nullptr || (s->kind != Symbol::Kind::variable && s->kind != Symbol::Kind::function))
-        fail("unknown name '" + std::string(n) + "' in an initialiser");
-      if (generic) expect(")");
-      Relocation r{at, s->id, s->kind == Symbol::Kind::function, 0};
-      if (accept("+")) r.addend = static_cast<std::int64_t>(integer("an offset"));
-      if (element != 8) fail("a pointer needs a 64-bit element");
-      v.relocations.push_back(r);
-      break;
-    }
-    default:
-      fail("malformed initialiser");
-  }
-  for (std::size_t i = 0; i < element && i < 8; ++i)
-    v.init[at + i] = static_cast<std::uint8_t>(bits >> (8 * i));
-  at += element;
 }
 
 void Parser::parameters(Function& f, std::vector<std::uint32_t>& out,
@@ -370,10 +305,8 @@ void Parser::parameter(Function& f, std::vector<std::uint32_t>& out,
     if (lex_.peek().kind != Token::Kind::dotted) fail("expected a parameter type");
     const std::string_view t = lex_.next().text;
     if (t == "align") {
-      const std::uint64_t a = integer("an alignment");
-      if (!std::has_single_bit(a) || a > 65536) fail("alignment must be a power of two");
       have_align = true;
-      v.align = a;
+      v.align = alignment();
     } else if (type_from(t) != Type::none) {
       v.type = type_from(t);
       break;
@@ -426,12 +359,9 @@ void Parser::performance(Function& f, std::string_view d) {
   } else if (d == "minnctapersm" || d == "maxnreg" || d == "maxclusterrank" || d == "maxnctapersm") {
     integer("a number");
   } else if (d == "pragma") {
-    lex_.next();
-    expect(";");
+    pragma();
   } else if (d == "attribute") {
-    expect("(");
-    while (!accept(")"))
-      if (lex_.next().kind == Token::Kind::end) fail("unterminated .attribute");
+    skip_attribute();
   } else {
     fail("unknown directive ." + std::string(d));
   }
