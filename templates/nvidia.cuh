@@ -70,7 +70,7 @@ __device__ __forceinline__ bool finite_floats(const float* at, int count) {
   return finite;
 }
 
-//@ section bytes_fp8 needs types finite_floats
+//@ section bytes_fp8 needs types finite_floats byte_type
 // Two neighbouring E4M3, and whether those of `count` registers are all finite. Sign, exponent and fraction go where a
 // float has them; 2^120 lies between the two biases.
 __device__ __forceinline__ float low_byte(u32 two) {
@@ -85,7 +85,7 @@ __device__ __forceinline__ bool finite_bytes(const u32* at, int count) {
   return finite;
 }
 
-//@ section bytes_int8 needs types finite_floats
+//@ section bytes_int8 needs types finite_floats byte_type
 // Two neighbouring INT8.
 __device__ __forceinline__ float low_byte(u32 two) { return (float)(signed char)two; }
 __device__ __forceinline__ float high_byte(u32 two) { return (float)(signed char)(two >> 8); }

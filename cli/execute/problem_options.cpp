@@ -7,6 +7,7 @@
 #include <charconv>
 #include <cmath>
 
+#include "base/grid.hpp"
 #include "generator/modifiers/captured.hpp"
 #include "generator/operands/operand_form.hpp"
 #include "workbench/files/npy.hpp"
@@ -30,7 +31,8 @@ std::int64_t nonnegative(std::int64_t value, const char* name) {
 }
 
 std::vector<std::int64_t> repeat(std::int64_t value, std::int64_t times) {
-  if (times < 1 || times > 65535) fail(fmt::format("--batch must be 1 to 65535, not {}", times));
+  constexpr std::int64_t kMost = kMostOfGridAxis;
+  if (times < 1 || times > kMost) fail(fmt::format("--batch must be 1 to {}, not {}", kMost, times));
   return std::vector<std::int64_t>(static_cast<std::size_t>(times), value);
 }
 

@@ -9,6 +9,7 @@
 
 #include <fmt/format.h>
 
+#include "base/grid.hpp"
 #include "generator/expression/expression.hpp"
 
 namespace kiln::expression {
@@ -27,8 +28,8 @@ struct VariableInfo {
 };
 constexpr VariableInfo kVariables[] = {
     {"score", Variable::score, Type::real, 0},
-    {"b", Variable::b, Type::integer, 65535},
-    {"h", Variable::h, Type::integer, 65535},
+    {"b", Variable::b, Type::integer, kMostOfGridAxis},
+    {"h", Variable::h, Type::integer, kMostOfGridAxis},
     {"q", Variable::q, Type::integer, kMaxSequence},
     {"k", Variable::k, Type::integer, kMaxSequence},
     {"seqlen_q", Variable::seqlen_q, Type::integer, kMaxSequence},

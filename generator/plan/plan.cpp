@@ -56,12 +56,31 @@ void check_layouts(const Config& user, const Schedule& schedule, Violations& out
   }
 }
 
+/// A schedule with its kernel's strips as loops.
+class CompactSchedule final : public Schedule {
+ public:
+  CompactSchedule(std::unique_ptr<Schedule> unrolled, KernelSource source)
+      : unrolled_(std::move(unrolled)), source_(std::move(source)) {}
+  const Config& resolved() const override { return unrolled_->resolved(); }
+  nlohmann::ordered_json systems() const override { return unrolled_->systems(); }
+  Resources resources() const override { return unrolled_->resources(); }
+  KernelSource emit() const override { return source_; }
+  std::vector<layout::Proof> layout_proofs() const override { return unrolled_->layout_proofs(); }
+  Timeline timeline() const override { return unrolled_->timeline(); }
+  int dealt_from_tiles() const override { return unrolled_->dealt_from_tiles(); }
+  bool guards_hidden_values() const override { return unrolled_->guards_hidden_values(); }
+
+ private:
+  std::unique_ptr<Schedule> unrolled_;
+  KernelSource source_;
+};
+
 /// Every key does something: kernels of few registers have no strip to fold.
-void check_style(const Config& config, const Schedule& schedule, Violations& out) {
-  if (config.source_style != "compact") return;
-  KernelSource source = schedule.emit();
+std::unique_ptr<Schedule> compact(const Config& config, std::unique_ptr<Schedule> schedule, Violations& out) {
+  KernelSource source = schedule->emit();
   if (!fold_strips(source))
     refuse_value(config, "/source_style", "this kernel has no strips of like lines", "unrolled", out);
+  return std::make_unique<CompactSchedule>(std::move(schedule), std::move(source));
 }
 
 }  // namespace
@@ -85,7 +104,8 @@ Plan make_plan(const Config& config) {
     check_resources(config, *schedule, violations);
     if (violations.empty()) check_layouts(config, *schedule, violations);
   }
-  if (schedule && violations.empty()) check_style(config, *schedule, violations);
+  if (schedule && violations.empty() && config.source_style == "compact")
+    schedule = compact(config, std::move(schedule), violations);
   throw_if_any(name, violations);
   if (!schedule)
     throw Error(ErrorCode::internal, "schedule " + std::string(entry->name) + " refused without a reason");
@@ -93,9 +113,7 @@ Plan make_plan(const Config& config) {
 }
 
 KernelSource generate(const Plan& plan) {
-  KernelSource source = plan.schedule().emit();
-  if (plan.resolved().source_style == "compact") fold_strips(source);
-  return source;
+  return plan.schedule().emit();
 }
 
 std::string_view version() {

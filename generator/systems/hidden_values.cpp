@@ -333,4 +333,44 @@ void HiddenValues::emit_repair(Writer& w, const Place& at, const std::string& wh
   w.raw(text);
 }
 
+void HiddenGuard::use(Prelude& prelude) const {
+  if (values_) values_->use(prelude);
+}
+
+void HiddenGuard::add_params(std::vector<KernelParam>& params, const Config& resolved) const {
+  if (values_) HiddenValues::add_params(params, resolved);
+}
+
+void HiddenGuard::emit_page_functions(Writer& w, const Config& resolved) const {
+  const auto& operand = *resolved.operand;
+  if (values_) MHAOperand(operand.kind, operand.page_size.value_or(1), 1).emit_functions(w);
+}
+
+void HiddenGuard::emit_flag(Writer& w, const std::string& flag, const std::string& when) const {
+  if (values_) w.line("{}{} = 0;", when.empty() ? "" : fmt::format("if ({}) ", when), flag);
+}
+
+void HiddenGuard::emit_odd(Writer& w) const {
+  if (values_) w.line("bool odd = false;  // some column of O is not finite");
+}
+
+void HiddenGuard::emit_look(Writer& w, const std::vector<std::string>& elements, const char* odd) const {
+  if (values_) HiddenValues::emit_look(w, elements, odd);
+}
+
+void HiddenGuard::emit_look_at(Writer& w, const std::string& four) const {
+  if (values_) HiddenValues::emit_look_at(w, four);
+}
+
+void HiddenGuard::emit_block_repair(Writer& w, const Config& resolved, const HiddenValues::Names& names,
+                                    const HiddenValues::Packed& packed, const std::string& flag,
+                                    const std::string& sync) const {
+  if (values_) values_->emit_block_repair(w, HiddenValues::place_of(resolved, names, packed), flag, sync);
+}
+
+void HiddenGuard::emit_repair(Writer& w, const HiddenValues::Place& place, const std::string& when,
+                              const std::string& before) const {
+  if (values_) values_->emit_repair(w, place, when, before);
+}
+
 }  // namespace kiln

@@ -126,4 +126,36 @@ class HiddenValues {
   ScoreModifier modifier_;
 };
 
+/// The hidden values of a kernel that may have none to look after: then nothing is emitted.
+class HiddenGuard {
+ public:
+  HiddenGuard() = default;
+  HiddenGuard(std::optional<HiddenValues> values) : values_(std::move(values)) {}
+
+  bool on() const { return values_.has_value(); }
+  void set_apart() {
+    if (values_) values_ = values_->apart();
+  }
+  /// As of HiddenValues.
+  void use(Prelude& prelude) const;
+  void add_params(std::vector<KernelParam>& params, const Config& resolved) const;
+  /// Functions that find a key's page, of kernels that have none of their own.
+  void emit_page_functions(Writer& w, const Config& resolved) const;
+  /// `flag` of emit_block_repair, at the kernel's start, by the thread for which `when` holds.
+  void emit_flag(Writer& w, const std::string& flag, const std::string& when = "") const;
+  /// `odd`, before anything was looked at.
+  void emit_odd(Writer& w) const;
+  void emit_look(Writer& w, const std::vector<std::string>& elements,
+                 const char* odd = "const bool odd") const;
+  void emit_look_at(Writer& w, const std::string& four) const;
+  void emit_block_repair(Writer& w, const Config& resolved, const HiddenValues::Names& names,
+                         const HiddenValues::Packed& packed, const std::string& flag,
+                         const std::string& sync) const;
+  void emit_repair(Writer& w, const HiddenValues::Place& place, const std::string& when,
+                   const std::string& before) const;
+
+ private:
+  std::optional<HiddenValues> values_;
+};
+
 }  // namespace kiln

@@ -5,6 +5,7 @@
 
 #include <kiln/config.hpp>
 
+#include "base/grid.hpp"
 #include "generator/modifiers/modifier.hpp"
 #include "generator/operands/operand_form.hpp"
 #include "runtime/launch/checker.hpp"
@@ -189,7 +190,7 @@ void set_scale(Checker& check, const Manifest& manifest, const AttentionArgs& ar
   problem.scale_log2 = static_cast<float>(scale * 1.4426950408889634074);
 }
 
-constexpr std::int64_t kMostOfAxis = 65535;  ///< blocks of a grid's y and of its z, on every device
+constexpr std::int64_t kMostOfAxis = kMostOfGridAxis;
 
 /// Kernels with a block for each tile, head and sequence (append, merge and most prefill kernels): what a grid takes.
 /// Others have as many blocks as the device runs at once.

@@ -11,6 +11,7 @@
 
 #include <kiln/error.hpp>
 
+#include "base/grid.hpp"
 #include "generator/config/rope.hpp"
 #include "generator/modifiers/captured.hpp"
 #include "generator/modifiers/modifier.hpp"
@@ -92,9 +93,12 @@ std::string ProblemShape::text() const {
 }
 
 void check_shape(const ProblemShape& shape) {
+  constexpr std::int64_t kMost = kMostOfGridAxis;
   const auto positive = [](std::int64_t value, const char* name) {
     if (value < 1) fail(std::string(name) + " must be 1 or more, not " + std::to_string(value));
-    if (value > 65535) fail(std::string(name) + " must be 65535 or less, not " + std::to_string(value));
+    if (value > kMost)
+      fail(std::string(name) + " must be " + std::to_string(kMost) + " or less, not " +
+           std::to_string(value));
   };
   positive(shape.batch(), "batch");
   positive(shape.heads_q, "heads-q");

@@ -2,6 +2,7 @@
 // together. V23 refuses nothing: a partial strip is masked.
 #include <fmt/format.h>
 
+#include "base/grid.hpp"
 #include "generator/config/defaults.hpp"
 #include "generator/config/rope.hpp"
 #include "generator/config/rules/rule_sets.hpp"
@@ -121,7 +122,7 @@ std::string heads(const Config& c) {
 
 /// Of a grid's y, and of `h` in expressions.
 std::string most_heads(const Config& c) {
-  constexpr int kMost = 65535;
+  constexpr int kMost = kMostOfGridAxis;
   if (!c.group || !c.kv_num_heads || *c.group * *c.kv_num_heads <= kMost) return "";
   return fmt::format("group ({}) x kv_num_heads ({}) are {} query heads, at most {}", *c.group,
                      *c.kv_num_heads, *c.group * *c.kv_num_heads, kMost);

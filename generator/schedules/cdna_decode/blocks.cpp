@@ -35,16 +35,9 @@ bool own_rows(const DecodePlan& p, int i) {
   return i < p.k_tile->blocks() && !p.staged() && p.k_tile->own_rows();
 }
 
-/// Block `i` is there, and every wave has finished the one before, whose stage the next copies may have. By way
-/// of registers: the block is written, and the next one asked for.
+/// Block `i` is there, and every wave has finished the one before, whose stage the next copies may have.
 void emit_turn(Writer& w, const DecodePlan& p, int i, int stage) {
   const int ahead = p.k_stages - 1, left = p.tile_blocks() - 1 - i;  // blocks of this tile after this one
-  w.banner("block {} of tile n, in stage {}", i, stage);
-  if (p.staged()) {
-    (i < p.k_tile->blocks() ? *p.k_tile : *p.v_tile).emit_store(w, stage);
-    w.line("SYNC();");
-    return emit_load_ahead(w, p, i + 1, 0);
-  }
   const int loads = in_flight(p, ahead - 1), last = in_flight(p, left);
   const char* const wait = i > 0 && own_rows(p, i) ? "WAIT_LOADS" : "WAIT_LOADS_AND_SYNC";
   if (left >= ahead - 1 || loads == last) {
@@ -55,18 +48,22 @@ void emit_turn(Writer& w, const DecodePlan& p, int i, int stage) {
   emit_load_ahead(w, p, i + ahead, (stage + ahead) % p.k_stages);
 }
 
+/// By way of registers: the block is written, and the next one asked for.
+void emit_staged_turn(Writer& w, const DecodePlan& p, int i, int stage) {
+  (i < p.k_tile->blocks() ? *p.k_tile : *p.v_tile).emit_store(w, stage);
+  w.line("SYNC();");
+  emit_load_ahead(w, p, i + 1, 0);
+}
+
 void emit_k_block(Writer& w, const DecodePlan& p, int block, int stage) {
   const int columns = p.k_tile->stage().block_cols, blocks = p.k_tile->blocks();
   if (block == 0) emit_key_scales(w, p);
   w.open("");
   w.comment("S' += K(n) Q', columns {} .. {}", block * columns, (block + 1) * columns - 1);
-  const bool groups = p.row_scales.key_groups() > 1;
-  const int covered = groups ? p.row_scales.columns() / columns : blocks;  // blocks under one scale
   p.k_op().emit_registers(w);
-  emit_product(w, {*p.k_tile, stage * p.k_tile->stage_bytes(), "q_reg", groups ? "part" : "s_acc",
-                   block % covered == 0, block * p.k_op().steps()});
-  if (groups && ((block + 1) % covered == 0 || block + 1 == blocks))
-    p.row_scales.emit_group_end(w, p.scores(), block / covered);
+  emit_product(w, {*p.k_tile, stage * p.k_tile->stage_bytes(), "q_reg", p.row_scales.target(),
+                   p.row_scales.begins_sum(block * columns), block * p.k_op().steps()});
+  p.row_scales.emit_columns_end(w, p.scores(), (block + 1) * columns, blocks * columns);
   // Copies to its place may start.
   if (block + 1 < blocks && own_rows(p, block)) p.k_op().emit_arrived(w);
   w.close();
@@ -88,6 +85,7 @@ void emit_v_block(Writer& w, const DecodePlan& p, int block, int stage) {
 
 void emit_decode_blocks(Writer& w, const DecodePlan& p) {
   w.banner("KV tiles: at least one");
+  const auto turn = p.staged() ? emit_staged_turn : emit_turn;
   for (int i = 0; i + 1 < (p.staged() ? 2 : p.k_stages); ++i) emit_load(w, p, i, i);
   const int blocks = p.tile_blocks(), k_blocks = p.k_tile->blocks();
   w.line("#pragma unroll 1");
@@ -96,7 +94,8 @@ void emit_decode_blocks(Writer& w, const DecodePlan& p) {
     w.open("");
     for (int i = 0; i < blocks; ++i) {
       const int stage = (tile * blocks + i) % p.k_stages;
-      emit_turn(w, p, i, stage);
+      w.banner("block {} of tile n, in stage {}", i, stage);
+      turn(w, p, i, stage);
       i < k_blocks ? emit_k_block(w, p, i, stage) : emit_v_block(w, p, i - k_blocks, stage);
     }
     w.close();

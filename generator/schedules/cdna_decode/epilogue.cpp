@@ -14,7 +14,7 @@ namespace {
 /// log-sum-exp is written where `writer` holds. `exists`: the row is one of the item's.
 void emit_finish_row(Writer& w, const DecodePlan& p, const std::string& packed, const std::string& exists,
                      const std::string& writer) {
-  if (p.sink) {
+  if (p.results.sink()) {
     w.comment("the sink is one more logit, without a value; a row that sees no key has no use for it");
     w.open("if (sum != 0.0f)");
     w.line("const float logit = {} ? sink[kv_head * group + {} % group] : 0.0f;", exists, packed);
@@ -24,7 +24,7 @@ void emit_finish_row(Writer& w, const DecodePlan& p, const std::string& packed, 
     w.line("top = higher;");
     w.close();
   }
-  if (p.lse) {
+  if (p.results.lse()) {
     w.line(
         "if ({0}) lse[{1} + {2} / group] = sum != 0.0f ? top + log2_approx(sum) * 0.693147181f : -kInfinity;",
         writer,
@@ -63,19 +63,17 @@ void emit_look(Writer& w, const DecodePlan& p) {
   std::vector<std::string> elements;
   for (int i = 0; i < p.output_tiles(); ++i)
     for (int e = 0; e < p.mfma.accum(); ++e) elements.push_back(fmt::format("o_acc[{}][{}]", i, e));
-  HiddenValues::emit_look(w, elements, "odd");
+  p.hidden.emit_look(w, elements, "odd");
 }
 
 void emit_repair(Writer& w, const DecodePlan& p) {
-  const HiddenValues::Place place = HiddenValues::place_of(
-      p.config, {"batch_index", "", "kv_head", "q_start", "k_start", "queries", "keys"},
-      {fmt::format("m_block * {}", p.BM), p.num_warps, p.BN});
-  p.hidden->emit_block_repair(w, place, fmt::format("*(LDS int*)(lds + {})", p.smem_flag + 4),
-                              "WAIT_LOADS_AND_SYNC(0);");
+  p.hidden.emit_block_repair(
+      w, p.config, {"batch_index", "", "kv_head", "q_start", "k_start", "queries", "keys"},
+      {fmt::format("m_block * {}", p.BM), p.num_warps, p.BN}, p.odd_flag(), "WAIT_LOADS_AND_SYNC(0);");
 }
 
 void emit_whole(Writer& w, const DecodePlan& p) {
-  if (p.hidden) emit_look(w, p);
+  emit_look(w, p);
   w.line("float top = {}, sum = row_sum, own = 1.0f;", natural(p, "row_max"));
   emit_finish_row(w, p, "packed", "in_rows", fmt::format("in_rows && {} == 0 && lane < 16", p.warp_n()));
   w.line("const float inv_sum = sum != 0.0f ? own * rcp_approx(sum){} : 0.0f;", unit(p));
@@ -163,7 +161,7 @@ void emit_combine(Writer& w, const DecodePlan& p) {
          p.ov_columns, p.BM * p.ov_columns);
   w.close();
   w.line("sum *= inverse;");
-  if (p.hidden) HiddenValues::emit_look_at(w, "sum");
+  p.hidden.emit_look_at(w, "sum");
   const std::string at = "(o_head + (row / group) * o_stride_seq + row % group * o_stride_head + 4 * c)";
   if (p.o_floats()) {
     w.line("*(f32x4*){} = sum;", at);
@@ -179,7 +177,7 @@ void emit_combine(Writer& w, const DecodePlan& p) {
 void emit_decode_epilogue(Writer& w, const DecodePlan& p) {
   emit_sums(w, p);
   w.banner("output");
-  if (p.hidden) w.line("bool odd = false;  // some column of O is not finite");
+  p.hidden.emit_odd(w);
   w.open("if (uniform((int)s.whole))");
   emit_whole(w, p);
   if (p.stream->splits()) {
@@ -191,7 +189,7 @@ void emit_decode_epilogue(Writer& w, const DecodePlan& p) {
     w.close();
   }
   w.close();
-  if (p.hidden) emit_repair(w, p);
+  emit_repair(w, p);
 }
 
 }  // namespace kiln::cdna

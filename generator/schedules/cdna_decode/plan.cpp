@@ -99,8 +99,7 @@ DecodePlan decode_plan_of(const Config& c) {
   p.num_threads = *c.num_threads;
   p.num_warps = p.num_threads / 64;
   p.v_block = c.v_load == "block";
-  p.lse = *c.lse;
-  p.sink = *c.sink;
+  p.results = RowResults(c);
   p.kind = c.operand->kind;
   p.row_scales = RowScales(c);
   if (c.operand->quantization && !p.row_scales.any()) p.scales = c.operand->quantization->granularity;

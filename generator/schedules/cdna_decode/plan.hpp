@@ -13,6 +13,7 @@
 #include "generator/systems/cdna/row_scales.hpp"
 #include "generator/systems/hidden_values.hpp"
 #include "generator/systems/mask.hpp"
+#include "generator/systems/row_results.hpp"
 #include "generator/systems/score_mod.hpp"
 #include "generator/systems/stream_k.hpp"
 
@@ -30,7 +31,7 @@ struct DecodePlan {
   Mfma mfma;
   int depth = 0, ov_depth = 0, BM = 0, BN = 0, WN = 0, BK = 0;
   int num_warps = 0, num_threads = 0, ctas_per_cu = 1;
-  bool lse = false, sink = false;
+  RowResults results;
   std::optional<Quantization::Granularity> scales;  ///< of 8-bit operands: per tensor, or per KV head
   RowScales row_scales;                             ///< of 8-bit K and V under a 16-bit Q: by row
   OperandKind kind = OperandKind::contiguous;
@@ -53,7 +54,7 @@ struct DecodePlan {
   std::optional<StreamK> stream;
   std::optional<Mask> mask;
   std::optional<ScoreModifier> modifier;
-  std::optional<HiddenValues> hidden;  ///< of masks that hide keys from some rows of a tile
+  HiddenGuard hidden;  ///< of masks that hide keys from some rows of a tile
 
   /// The emitted names that masks and score modifiers read: a lane's packed row has its position and head.
   ScoreContext score_context() const {
@@ -66,6 +67,8 @@ struct DecodePlan {
   }
   /// Parameters of the kernel that scores are scaled by.
   std::vector<const char*> factors() const { return modifier->factors(); }
+  /// Whether some column of O is not finite, emitted.
+  std::string odd_flag() const { return fmt::format("*(LDS int*)(lds + {})", smem_flag + 4); }
 
   bool ragged_q() const { return operand_form(kind).ragged_q; }
   bool table() const { return operand_form(kind).table(); }
@@ -132,16 +135,21 @@ KernelSource emit_decode(const DecodePlan& plan);
 void emit_key_scales(Writer& w, const DecodePlan& plan);
 /// Scores of the tile in s_acc become P, written to LDS.
 void emit_decode_softmax(Writer& w, const DecodePlan& plan);
+/// This lane's addresses of P, in `rows`, an emitted address of the wave's rows.
+void emit_p_addresses(Writer& w, const DecodePlan& plan, const std::string& rows);
 /// The places in LDS that P is written to and read from.
 std::vector<layout::Proof> p_proofs(const DecodePlan& plan);
 /// After a barrier: P of all waves' keys in registers, as the B operand of V' P'.
 void emit_read_p(Writer& w, const DecodePlan& plan);
-/// K and V of a segment of cdna_decode, `rows` rows of them; its KV tiles (cdna_decode_tiles.cpp).
+/// K and V of a segment of cdna_decode, `rows` rows of them.
 void emit_tile_buffers(Writer& w, const DecodePlan& plan, const std::string& rows);
+// The main loops, all KV tiles of a segment: whole tiles in stages, or K and V in turn in one (tiles.cpp), blocks
+// through a ring (blocks.cpp), strips of cdna_decode_streaming (strips.cpp).
 void emit_decode_tiles(Writer& w, const DecodePlan& plan);
-/// The same with blocks through a ring (blocks.cpp).
+void emit_shared_tiles(Writer& w, const DecodePlan& plan);
 void emit_decode_blocks(Writer& w, const DecodePlan& plan);
-/// The end of a segment (cdna_decode_epilogue.cpp).
+void emit_decode_strips(Writer& w, const DecodePlan& plan);
+/// The end of a segment (epilogue.cpp).
 void emit_decode_epilogue(Writer& w, const DecodePlan& plan);
 
 }  // namespace kiln::cdna

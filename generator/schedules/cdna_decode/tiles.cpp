@@ -1,5 +1,7 @@
 // The KV tiles of cdna_decode: whole tiles of K and V in LDS (KVBuffer), or of K alone, whose first columns
 // are V (MLA). A wave reads its keys of K, then its output columns of V.
+#include <memory>
+
 #include "generator/schedules/cdna_decode/plan.hpp"
 #include "generator/systems/cdna/product.hpp"
 
@@ -51,91 +53,195 @@ void emit_pv(Writer& w, const DecodePlan& p, int lds_offset) {
   }
 }
 
-void emit_tile(Writer& w, const DecodePlan& p, int stage) {
-  const int k_stage = p.k_stages == 2 ? stage : 0, v_stage = p.v_stages == 2 ? stage : 0;
-  const bool own_v = !p.v_in_k;
-  w.banner("KV tile n in stage {}", stage);
-  if (p.staged()) {
-    w.comment("what was loaded goes where every wave has finished reading; K last, which is read first");
-    if (own_v && !p.late_v()) p.v_tile->emit_store(w, v_stage);
-    emit_store_k(w, p, k_stage);
+/// Where V of a tile is. Beside K: in stages of its own, as many as K has.
+class Values {
+ public:
+  explicit Values(const DecodePlan& plan) : p_(plan) {}
+  virtual ~Values() = default;
+  Values(const Values&) = delete;
+  Values& operator=(const Values&) = delete;
+
+  /// With K's rows: asked for, and of those by way of registers written.
+  virtual void emit_load(Writer& w, int stage) const { p_.v_tile->emit_load_from_dram(w, stage); }
+  virtual void emit_store(Writer& w, int stage) const { p_.v_tile->emit_store(w, stage); }
+  /// Once every wave has finished the tile before.
+  virtual void emit_load_late(Writer&) const {}
+  /// P is in LDS, and V is.
+  virtual void emit_landed(Writer& w) const { w.line("SYNC();"); }
+  /// The only stage may be written again.
+  virtual void emit_free(Writer& w) const {
+    if (!p_.v_tile->own_columns(p_.wave_columns)) return w.line("SYNC();  // every wave has finished tile n");
+    w.comment(
+        "K was read before the maxima were exchanged, and each wave copies the columns of V that it reads");
+  }
+  virtual int offset(int stage) const { return stage * p_.v_tile->stage_bytes(); }
+
+ protected:
+  const DecodePlan& p_;
+};
+
+/// In the columns of K.
+class ValuesInK final : public Values {
+ public:
+  using Values::Values;
+  void emit_load(Writer&, int) const override {}
+  void emit_store(Writer&, int) const override {}
+  void emit_free(Writer& w) const override { w.line("SYNC();  // every wave has finished tile n"); }
+  int offset(int stage) const override { return stage * p_.k_tile->stage_bytes(); }
+};
+
+/// One stage beside two of K.
+class LateValues : public Values {
+ public:
+  using Values::Values;
+  void emit_load(Writer&, int) const override {}
+  void emit_store(Writer&, int) const override {}
+  void emit_load_late(Writer& w) const override { p_.v_tile->emit_load_from_dram(w, 0); }
+  void emit_landed(Writer& w) const override {
+    w.comment("V(n) has landed; K(n + 1) may still fly");
+    w.line("if (n + 1 < tile_end) WAIT_LOADS_AND_SYNC({}); else WAIT_LOADS_AND_SYNC(0);", p_.k_loads());
+  }
+  int offset(int) const override { return 0; }
+};
+
+/// The same by way of registers.
+class LateStagedValues final : public LateValues {
+ public:
+  using LateValues::LateValues;
+  void emit_landed(Writer& w) const override {
+    p_.v_tile->emit_store(w, 0);
     w.line("SYNC();");
-  } else {
+  }
+};
+
+std::unique_ptr<const Values> values_of(const DecodePlan& p) {
+  if (p.v_in_k) return std::make_unique<ValuesInK>(p);
+  if (p.late_v() && p.staged()) return std::make_unique<LateStagedValues>(p);
+  if (p.late_v()) return std::make_unique<LateValues>(p);
+  return std::make_unique<Values>(p);
+}
+
+/// How tiles come to LDS: straight.
+class Copies {
+ public:
+  Copies(const DecodePlan& plan, const Values& values) : p_(plan), values_(values) {}
+  virtual ~Copies() = default;
+  Copies(const Copies&) = delete;
+  Copies& operator=(const Copies&) = delete;
+
+  /// The tile is in its stage, and every wave has finished the one before.
+  virtual void emit_landed(Writer& w, int) const {
     w.comment("what is on its way has landed, and every wave has finished tile n - 1");
     w.line("WAIT_LOADS_AND_SYNC(0);");
   }
+  /// The next one, on its way while this one is multiplied.
+  virtual void emit_next(Writer& w, int stage) const {
+    if (p_.k_stages > 1) emit_load_next(w, 1 - stage);
+  }
+  /// The next one into the only stage.
+  virtual void emit_free(Writer& w) const {
+    if (p_.k_stages > 1) return;
+    w.open("if (n + 1 < tile_end)");
+    values_.emit_free(w);
+    emit_load_k(w, p_, 0);
+    values_.emit_load(w, 0);
+    w.close();
+  }
+
+ protected:
+  void emit_load_next(Writer& w, int stage) const {
+    w.open("if (n + 1 < tile_end)");
+    emit_load_k(w, p_, stage);
+    values_.emit_load(w, stage);
+    w.close();
+  }
+
+  const DecodePlan& p_;
+  const Values& values_;
+};
+
+/// By way of registers.
+class StagedCopies final : public Copies {
+ public:
+  using Copies::Copies;
+  void emit_landed(Writer& w, int stage) const override {
+    w.comment("what was loaded goes where every wave has finished reading; K last, which is read first");
+    values_.emit_store(w, stage);
+    emit_store_k(w, p_, stage);
+    w.line("SYNC();");
+  }
+  void emit_next(Writer& w, int stage) const override { emit_load_next(w, 1 - stage); }
+  void emit_free(Writer& w) const override {
+    if (p_.k_stages > 1) return;
+    w.open("if (n + 1 < tile_end)");
+    values_.emit_free(w);
+    w.close();
+  }
+};
+
+std::unique_ptr<const Copies> copies_of(const DecodePlan& p, const Values& values) {
+  if (p.staged()) return std::make_unique<StagedCopies>(p, values);
+  return std::make_unique<Copies>(p, values);
+}
+
+void emit_tile(Writer& w, const DecodePlan& p, const Copies& copies, const Values& values, int stage) {
+  w.banner("KV tile n in stage {}", stage);
+  copies.emit_landed(w, stage);
   emit_key_scales(w, p);
-  if (p.late_v()) p.v_tile->emit_load_from_dram(w, 0);
-  if (p.k_stages == 2 || p.staged()) {
-    w.open("if (n + 1 < tile_end)");
-    emit_load_k(w, p, 1 - k_stage);
-    if (own_v && !p.late_v()) p.v_tile->emit_load_from_dram(w, 1 - v_stage);
-    w.close();
-  }
+  values.emit_load_late(w);
+  copies.emit_next(w, stage);
   w.open("");
-  emit_qk(w, p, k_stage);
+  emit_qk(w, p, stage);
   emit_decode_softmax(w, p);
-  if (p.late_v() && p.staged()) {
-    p.v_tile->emit_store(w, 0);
-    w.line("SYNC();");
-  } else if (p.late_v()) {
-    w.comment("V(n) has landed; K(n + 1) may still fly");
-    w.line("if (n + 1 < tile_end) WAIT_LOADS_AND_SYNC({}); else WAIT_LOADS_AND_SYNC(0);", p.k_loads());
-  } else {
-    w.line("SYNC();");
-  }
+  values.emit_landed(w);
   emit_read_p(w, p);
-  emit_pv(w, p, p.v_in_k ? k_stage * p.k_tile->stage_bytes() : v_stage * p.v_tile->stage_bytes());
+  emit_pv(w, p, values.offset(stage));
   w.close();
-  if (p.k_stages == 1) {
-    w.open("if (n + 1 < tile_end)");
-    if (own_v && p.v_tile->own_columns(p.wave_columns)) {
-      w.comment(
-          "K was read before the maxima were exchanged, and each wave copies the columns of V that it reads");
-    } else {
-      w.line("SYNC();  // every wave has finished tile n");
-    }
-    if (!p.staged()) emit_load_k(w, p, 0);
-    if (own_v && !p.staged()) p.v_tile->emit_load_from_dram(w, 0);
-    w.close();
-  }
+  copies.emit_free(w);
   w.line("if (++n == tile_end) break;");
 }
 
 /// K and V in turn in one place. Copies of V start when every wave has read K.
 void emit_shared_tile(Writer& w, const DecodePlan& p) {
   w.banner("KV tile n: K, then V in its place");
-  if (p.staged()) {
-    emit_store_k(w, p, 0);
-    w.line("SYNC();");
-    emit_key_scales(w, p);
-    p.v_tile->emit_load_from_dram(w, 0);
-  } else {
-    w.line("WAIT_LOADS_AND_SYNC(0);  // K(n) has landed");
-  }
+  w.line("WAIT_LOADS_AND_SYNC(0);  // K(n) has landed");
   w.open("");
   emit_qk(w, p, 0);
-  if (!p.staged()) {
-    w.line("SYNC();  // every wave has read K(n)");
-    p.v_tile->emit_load_from_dram(w, 0);
-  }
+  w.line("SYNC();  // every wave has read K(n)");
+  p.v_tile->emit_load_from_dram(w, 0);
   emit_decode_softmax(w, p);
-  if (p.staged()) {
-    w.comment("every wave had read K(n) before the maxima were exchanged");
-    p.v_tile->emit_store(w, 0);
-    w.line("SYNC();");
-    w.open("if (n + 1 < tile_end)");
-    emit_load_k(w, p, 0);
-    w.close();
-  } else {
-    w.line("WAIT_LOADS_AND_SYNC(0);  // V(n) has landed, and P");
-  }
+  w.line("WAIT_LOADS_AND_SYNC(0);  // V(n) has landed, and P");
   emit_read_p(w, p);
   emit_pv(w, p, 0);
   w.close();
   w.open("if (n + 1 < tile_end)");
   w.line("SYNC();  // every wave has finished V(n)");
-  if (!p.staged()) emit_load_k(w, p, 0);
+  emit_load_k(w, p, 0);
+  w.close();
+  w.line("if (++n == tile_end) break;");
+}
+
+/// The same by way of registers.
+void emit_shared_staged_tile(Writer& w, const DecodePlan& p) {
+  w.banner("KV tile n: K, then V in its place");
+  emit_store_k(w, p, 0);
+  w.line("SYNC();");
+  emit_key_scales(w, p);
+  p.v_tile->emit_load_from_dram(w, 0);
+  w.open("");
+  emit_qk(w, p, 0);
+  emit_decode_softmax(w, p);
+  w.comment("every wave had read K(n) before the maxima were exchanged");
+  p.v_tile->emit_store(w, 0);
+  w.line("SYNC();");
+  w.open("if (n + 1 < tile_end)");
+  emit_load_k(w, p, 0);
+  w.close();
+  emit_read_p(w, p);
+  emit_pv(w, p, 0);
+  w.close();
+  w.open("if (n + 1 < tile_end)");
+  w.line("SYNC();  // every wave has finished V(n)");
   w.close();
   w.line("if (++n == tile_end) break;");
 }
@@ -161,13 +267,23 @@ void emit_tile_buffers(Writer& w, const DecodePlan& p, const std::string& rows) 
 }
 
 void emit_decode_tiles(Writer& w, const DecodePlan& p) {
+  const std::unique_ptr<const Values> values = values_of(p);
+  const std::unique_ptr<const Copies> copies = copies_of(p, *values);
   w.banner("KV tiles: at least one");
   emit_load_k(w, p, 0);
-  if (!p.v_in_k && !p.late_v() && !p.shared) p.v_tile->emit_load_from_dram(w, 0);
+  values->emit_load(w, 0);
   w.line("#pragma unroll 1");
   w.open("for (int n = tile_begin;;)");
-  if (p.shared) emit_shared_tile(w, p);
-  for (int stage = 0; !p.shared && stage < p.k_stages; ++stage) emit_tile(w, p, stage);
+  for (int stage = 0; stage < p.k_stages; ++stage) emit_tile(w, p, *copies, *values, stage);
+  w.close();
+}
+
+void emit_shared_tiles(Writer& w, const DecodePlan& p) {
+  w.banner("KV tiles: at least one");
+  emit_load_k(w, p, 0);
+  w.line("#pragma unroll 1");
+  w.open("for (int n = tile_begin;;)");
+  p.staged() ? emit_shared_staged_tile(w, p) : emit_shared_tile(w, p);
   w.close();
 }
 

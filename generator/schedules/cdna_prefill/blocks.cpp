@@ -2,7 +2,7 @@
 // of bk_smem columns, first those of K, then those of V, all the same size, in one ring of stages. Block i
 // computes while the next ring_stages - 1 blocks are on their way; S' sums over the blocks of K, and a block
 // of V updates its own columns of O'.
-#include "generator/schedules/cdna_prefill/parts.hpp"
+#include "generator/schedules/cdna_prefill/loops.hpp"
 
 namespace kiln::cdna {
 
@@ -23,12 +23,9 @@ void emit_block(Writer& w, const PrefillPlan& p, int i, int stage) {
   op.emit_registers(w);
   const int offset = stage * buffer.stage_bytes();
   if (i < k_blocks) {
-    const bool groups = p.row_scales.key_groups() > 1;
-    const int covered = groups ? p.row_scales.columns() / columns : k_blocks;  // blocks under one scale
-    emit_product(
-        w, {buffer, offset, "q_reg", groups ? "part" : "s_acc", block % covered == 0, block * op.steps()});
-    if (groups && ((block + 1) % covered == 0 || block + 1 == k_blocks))
-      p.row_scales.emit_group_end(w, p.scores(), block / covered);
+    emit_product(w, {buffer, offset, "q_reg", p.row_scales.target(), p.row_scales.begins_sum(block * columns),
+                     block * op.steps()});
+    p.row_scales.emit_columns_end(w, p.scores(), (block + 1) * columns, k_blocks * columns);
     if (block + 1 == k_blocks) emit_softmax(w, p);
   } else {
     emit_product(w, {buffer, offset, "p", "o_acc", false, 0, block * columns / p.mfma.shape.m});
@@ -62,22 +59,33 @@ void emit_turn(Writer& w, const PrefillPlan& p, int i, int stage) {
   }
 }
 
+class BlockLoop final : public KvLoop {
+ public:
+  using KvLoop::KvLoop;
+  std::string fact() const override {
+    return fmt::format("Loads of one wave in flight: {} of a block; waits {}.\n", p_.k->copies(),
+                       waits_of(p_));
+  }
+  void emit_first_loads(Writer& w) const override {
+    for (int i = 0; i + 1 < p_.ring_stages(); ++i) emit_block_load(w, p_, i, i);
+  }
+
+ protected:
+  void emit_tile(Writer& w, int tile) const override {
+    const int blocks = p_.tile_blocks();
+    for (int i = 0; i < blocks; ++i) {
+      const int stage = (tile * blocks + i) % p_.ring_stages();
+      emit_turn(w, p_, i, stage);
+      emit_block(w, p_, i, stage);
+    }
+    emit_break(w);
+  }
+};
+
 }  // namespace
 
-void emit_blocks_first_loads(Writer& w, const PrefillPlan& p) {
-  for (int i = 0; i + 1 < p.ring_stages(); ++i) emit_block_load(w, p, i, i);
-}
-
-void emit_blocks_loop(Writer& w, const PrefillPlan& p) {
-  const int blocks = p.tile_blocks();
-  for (int tile = 0; tile < p.loop_tiles(); ++tile) {
-    for (int i = 0; i < blocks; ++i) {
-      const int stage = (tile * blocks + i) % p.ring_stages();
-      emit_turn(w, p, i, stage);
-      emit_block(w, p, i, stage);
-    }
-    w.line("if (++n == num_tiles) break;");
-  }
+std::unique_ptr<const KvLoop> block_loop(const PrefillPlan& p) {
+  return std::make_unique<BlockLoop>(p);
 }
 
 }  // namespace kiln::cdna

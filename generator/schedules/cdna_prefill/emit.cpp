@@ -5,7 +5,7 @@
 #include "generator/emit/manifest_of.hpp"
 #include "generator/emit/parameters.hpp"
 #include "generator/operands/operand_form.hpp"
-#include "generator/schedules/cdna_prefill/parts.hpp"
+#include "generator/schedules/cdna_prefill/loops.hpp"
 #include "generator/schedules/common/cdna_tensors.hpp"
 #include "generator/schedules/common/parts.hpp"
 
@@ -17,10 +17,8 @@ std::vector<KernelParam> kernel_params(const PrefillPlan& p) {
   std::vector<KernelParam> params;
   const auto add = [&](Kind kind, const std::string& role) { params.push_back({kind, role, {}}); };
   for (const char* role : p.tensors()) add(Kind::pointer, role);
-  if (p.lse) add(Kind::pointer, "lse");
-  if (p.sink) add(Kind::pointer, "sink");
-  const bool own_v = p.loop != PrefillLoop::v_in_k;
-  add_scale_params(params, p.config, p.row_scales, own_v);
+  p.results.add_pointers(params);
+  add_scale_params(params, p.config, p.row_scales, !p.v_in_k());
   if (p.ragged_q()) add(Kind::pointer, "cu_seqlens_q");
   if (operand_form(p.kind).ragged_k()) add(Kind::pointer, "cu_seqlens_k");
   if (p.part) add(Kind::pointer, "seqlens_k");
@@ -28,7 +26,7 @@ std::vector<KernelParam> kernel_params(const PrefillPlan& p) {
   add(Kind::i32, "heads_q");
   add(Kind::i32, "heads_kv");
   if (!p.ragged_q()) add(Kind::i32, "seqlen_q"), add(Kind::i32, "seqlen_k");
-  if (p.ragged_q() && p.lse) add(Kind::i32, "total_q");
+  p.results.add_total(params, p.ragged_q());
   if (p.table()) add(Kind::i32, "page_table_stride"), add(Kind::i32, "num_pages");
   if (p.mask->bounded_above()) add(Kind::i32, "num_m_blocks");
   add_stride_params(params, tensors_of(p));
@@ -75,7 +73,7 @@ void emit_sequence(Writer& w, const PrefillPlan& p) {
     w.line("const int block = pages[0];");
     w.line("const int block_rows = (u32)block < (u32)num_pages ? seqlen_k : 0;  // no block: zeros");
   }
-  emit_head_pointers(w, p.hidden ? inputs_of(p) : tensors_of(p), {"batch", "head", "m_start"},
+  emit_head_pointers(w, p.hidden.on() ? inputs_of(p) : tensors_of(p), {"batch", "head", "m_start"},
                      first_column(p.config));
   p.row_scales.emit_heads(w, p.scores(), "batch");
 }
@@ -130,8 +128,8 @@ void emit_work(Writer& w, const PrefillPlan& p) {
     const std::string head = scale_of_head(q, "batch", "kv_head");
     const std::string query = fmt::format("q_scale[{}] * ", scale_of_query(q, "batch", "kv_head"));
     w.comment("what one unit of Q K' stands for is a factor of the softmax scale");
-    w.line("const float qk_unit = {2}k_scale[{0}], v_unit = {1}_scale[{0}];", head,
-           p.loop == PrefillLoop::v_in_k ? "k" : "v", p.q_bytes() ? query : "");
+    w.line("const float qk_unit = {2}k_scale[{0}], v_unit = {1}_scale[{0}];", head, p.v_in_k() ? "k" : "v",
+           p.q_bytes() ? query : "");
     for (const char* name : p.factors()) w.line("{} *= qk_unit;", name);
   }
   w.line("const int block_row = warp * {} + (lane & {});  // this lane's row of the block's", p.WM(),
@@ -156,19 +154,11 @@ void emit_work(Writer& w, const PrefillPlan& p) {
   emit_first_tile(w, p, "block_position");
 }
 
-void emit_setup(Writer& w, const PrefillPlan& p) {
-  const int size = static_cast<int>(size_of(*p.config.kv_dtype));
+void emit_setup(Writer& w, const PrefillPlan& p, const KvLoop& loop) {
   w.banner("addresses");
   const char* rows = operand_form(p.kind).block() ? "block_rows" : "seqlen_k";
   const std::string first = p.mask->bounded_below() ? fmt::format("first_tile * {}", p.BN) : "0";
-  p.k->emit_construct(w, 0, "k_head", fmt::format("k_stride_seq * {}", size), rows, first);
-  if (p.k_rope) p.k_rope->emit_construct(w, p.smem_rope, "k_rope_head", "k_rope_stride_seq * 2", rows, first);
-  if (p.loop == PrefillLoop::v_in_k) {
-    w.comment("V: the first {} columns of K", p.ov_depth);
-    p.v->emit_construct_reader(w, 0);
-  } else {
-    p.v->emit_construct(w, p.smem_v, "v_head", fmt::format("v_stride_seq * {}", size), rows, first);
-  }
+  loop.emit_buffers(w, rows, first);
   w.banner("accumulators");
   const std::string accumulator = p.mfma.accumulator();
   w.line("{} s_acc[{}];  // S': {} keys x {} queries of this wave", accumulator, p.BN / p.mfma.shape.m, p.BN,
@@ -183,28 +173,21 @@ void emit_setup(Writer& w, const PrefillPlan& p) {
   for (int i = 0; i < p.ov_columns / p.mfma.shape.m; ++i) w.line("o_acc[{}] = ({})(0.0f);", i, accumulator);
 }
 
-void emit_main(Writer& w, const PrefillPlan& p) {
+void emit_main(Writer& w, const PrefillPlan& p, const KvLoop& loop) {
   w.banner("Q, and the first tiles on their way");
   const int size = static_cast<int>(size_of(p.config.dtype));
   w.line("const int q_row_bytes = (int)(q_stride_seq * {}), rows_left = seqlen_q - m_start;", size);
   p.q->emit_construct(w, "q_head", fmt::format("(rows_left - 1) * q_row_bytes + {}", p.depth * size),
                       "block_row * q_row_bytes");
   w.open("if (num_tiles > {})", p.first_tile());
-  emit_first_loads(w, p);
+  loop.emit_first_loads(w);
   w.comment(
       "Q last: the compiler waits for it without knowing of the copies, and so for everything before it.");
   p.q->emit_load(w);
   w.comment(
       "Q arrives here: inside the loop the compiler would wait for it, and so for all loads, in every tile.");
   for (int v = 0; v < p.q->num_vectors(); ++v) w.line("__asm volatile(\"\" : \"+v\"(q_reg[{}]));", v);
-  if (p.loop == PrefillLoop::pingpong) {
-    emit_pingpong(w, p);
-  } else {
-    if (p.drains_ahead()) w.line("WAIT_LOADS(0);");
-    w.open("for (int n = {};;)", p.first_tile());
-    emit_tile_loop(w, p);
-    w.close();
-  }
+  loop.emit(w);
   w.close();
 }
 
@@ -241,11 +224,11 @@ void emit_repair(Writer& w, const PrefillPlan& p) {
   place.seqlen_q = p.aligned_rows();
   place.visited_begin = fmt::format("{} * {}", p.first_tile(), p.BN);
   place.visited_end = fmt::format("min(num_tiles * {}, seqlen_k)", p.BN);
-  p.hidden->emit_repair(w, place, "any_lane(odd)", "WAIT_LOADS(0);  // the store has been written");
+  p.hidden.emit_repair(w, place, "any_lane(odd)", "WAIT_LOADS(0);  // the store has been written");
 }
 
 void emit_epilogue(Writer& w, const PrefillPlan& p, const std::vector<KernelParam>& params) {
-  if (p.hidden) {
+  if (p.hidden.on()) {
     emit_look(w, p);
     w.open("");
     emit_arguments_again(w, p, params);
@@ -253,7 +236,7 @@ void emit_epilogue(Writer& w, const PrefillPlan& p, const std::vector<KernelPara
   w.banner("epilogue: O / row_sum, LSE");
   p.softmax->emit_finish(w);
   if (p.scales) w.line("const float out_factor = inv_sum * v_unit;");
-  if (p.lse) {
+  if (p.results.lse()) {
     w.open("if (lane < {} && row < seqlen_q)", p.WM());
     w.line(p.ragged_q()
                ? "float* const lse_row = lse + (long long)head * total_q + q_start + row;"
@@ -266,58 +249,32 @@ void emit_epilogue(Writer& w, const PrefillPlan& p, const std::vector<KernelPara
   w.line("const int o_row_bytes = (int)(o_stride_seq * {});", size);
   p.q->emit_store(w, "o_head", fmt::format("(rows_left - 1) * o_row_bytes + {}", p.ov_depth * size),
                   "block_row < rows_left ? (u32)(block_row * o_row_bytes) : 0x80000000u");
-  if (!p.hidden) return;
+  if (!p.hidden.on()) return;
   emit_repair(w, p);
   w.close();
 }
 
-std::string head_facts(const PrefillPlan& p) {
+std::string head_facts(const PrefillPlan& p, const KvLoop& loop) {
   std::string out =
       fmt::format("Schedule {}: {} query rows ({} waves of {}) by {} keys a tile, strips of {}.\n",
                   *p.config.schedule, p.BM, p.num_warps, p.WM(), p.BN, p.BK);
-  const char* waits = p.counted ? "count them" : "drain them all";
-  if (p.staged) {
-    out += "K and V by way of registers: loads of the next rows are under way while these are multiplied.\n";
-  } else if (p.loop == PrefillLoop::pingpong) {
-    out += "Two groups of waves half a tile apart: one multiplies while the other has its softmax.\n";
-  } else if (p.loop == PrefillLoop::tiles) {
-    out += fmt::format("Loads of one wave in flight: {} of a K tile, {} of a V tile; waits {}.\n",
-                       p.k->copies(), p.v->copies(), waits);
-  } else {
-    out += fmt::format("Loads of one wave in flight: {} of a {}; waits {}.\n", p.k->copies(),
-                       p.loop == PrefillLoop::blocks ? "block" : "K tile", waits);
-  }
+  out += loop.fact();
   out += fmt::format("LDS ({} bytes):", p.smem_bytes);
-  const auto region = [&](int from, int to, std::string_view what, int stages) {
-    out += fmt::format("\n  {:>7} .. {:>7}  {}, {} stage{}", from, to, what, stages, stages == 1 ? "" : "s");
-  };
-  if (p.loop == PrefillLoop::blocks) {
-    region(0, p.smem_bytes, fmt::format("blocks of {} columns of K and V", *p.config.bk_smem), p.k_stages);
-  } else if (p.loop == PrefillLoop::v_in_k) {
-    region(0, p.smem_bytes, "K and, in its columns, V", p.k_stages);
-  } else {
-    region(0, p.smem_v, "K", p.k_stages);
-    region(p.smem_v, p.smem_bytes, "V", p.v_stages);
-  }
+  for (const KvLoop::Region& r : loop.regions())
+    out += fmt::format("\n  {:>7} .. {:>7}  {}, {} stage{}", r.begin, r.end, r.what, r.stages,
+                       r.stages == 1 ? "" : "s");
   return out;
 }
 
-Manifest manifest(const PrefillPlan& p, std::vector<KernelParam> params) {
+Manifest manifest(const PrefillPlan& p, const KvLoop& loop, std::vector<KernelParam> params) {
   Manifest m = manifest_of(p.config);
   m.num_threads = p.num_threads;
   m.smem_bytes = p.smem_bytes;
   m.grid = {GridRule::Kind::tiles, p.BM, 1};
   m.params = std::move(params);
-  const auto products = [](const KVBuffer& buffer) {
-    int sum = 0;
-    for (int strip = 0; strip < buffer.num_k_tiles(); ++strip) sum += buffer.kv_mma_op().products(strip);
-    return sum;
-  };
-  const int rope = p.k_rope ? products(*p.k_rope) : 0;
-  const int tile = p.k->blocks() * products(*p.k) + rope + p.v->blocks() * p.v_slices * products(*p.v);
-  // The first S' stands before the loop of the two groups.
-  const int before = p.loop == PrefillLoop::pingpong ? products(*p.k) : 0;
-  m.expectations.push_back({p.mfma.mnemonic(), before + p.loop_tiles() * tile});
+  const int rope = p.k_rope ? p.k_rope->products() : 0;
+  const int tile = p.k->blocks() * p.k->products() + rope + p.v->blocks() * p.v_slices * p.v->products();
+  m.expectations.push_back({p.mfma.mnemonic(), loop.products_before() + p.loop_tiles() * tile});
   return m;
 }
 
@@ -335,12 +292,12 @@ KernelSource emit_prefill(const PrefillPlan& p) {
   };
   use_pack(p.config.dtype);
   if (*p.config.out_dtype != DType::f32) use_pack(*p.config.out_dtype);
-  if (p.loop == PrefillLoop::pingpong || (p.staged && !p.counted) || p.drains_ahead() || p.hidden)
-    prelude.use("wait_loads");
-  if (p.hidden) p.hidden->use(prelude), prelude.use("arguments_again");
+  const std::unique_ptr<const KvLoop> loop = loop_of(p);
+  loop->use(prelude);
+  p.hidden.use(prelude);
+  if (p.hidden.on()) prelude.use("wait_loads"), prelude.use("arguments_again");
   if (p.row_scales.any()) prelude.use("from_lane");
-  if (p.loop == PrefillLoop::pingpong) prelude.use("priority");
-  if (p.lse) prelude.use("log2_approx");
+  p.results.use(prelude);
   p.k->use(prelude);
   if (p.k_rope) p.k_rope->use(prelude);
   p.v->use(prelude);
@@ -350,7 +307,7 @@ KernelSource emit_prefill(const PrefillPlan& p) {
 
   const auto params = without_fixed_heads(kernel_params(p), p.config);
   KernelSource source;
-  source.manifest = manifest(p, params);
+  source.manifest = manifest(p, *loop, params);
 
   Writer body;
   body.line("#define kInfinity __builtin_inff()");
@@ -358,19 +315,19 @@ KernelSource emit_prefill(const PrefillPlan& p) {
   body.raw(prelude.lines());
   emit_fixed_heads(body, p.config);
   // Tiles find their pages by lanes; the rows that come over again, one at a time.
-  if (p.hidden) {
+  if (p.hidden.on()) {
     MHAOperand(p.kind, p.config.operand->page_size.value_or(1), 1).emit_functions(body);
     emit_argument_struct(body, params, style_of(p));
   }
   body.line("extern \"C\" __global__ __attribute__((amdgpu_flat_work_group_size({0}, {0})))", p.num_threads);
   body.open("void {}({})", source.manifest.entry, parameter_list(params, style_of(p)));
   emit_work(body, p);
-  emit_setup(body, p);
-  emit_main(body, p);
+  emit_setup(body, p, *loop);
+  emit_main(body, p, *loop);
   emit_epilogue(body, p, params);
   body.close();
 
-  set_text(source, head_facts(p), body.lines());
+  set_text(source, head_facts(p, *loop), body.lines());
   return source;
 }
 

@@ -1,4 +1,4 @@
-// The main loop of cdna_prefill, one function a form (cdna_prefill_tiles.cpp, cdna_prefill_blocks.cpp).
+// What the main loops of cdna_prefill are made of.
 #pragma once
 
 #include "generator/schedules/cdna_prefill/plan.hpp"
@@ -6,11 +6,6 @@
 #include "generator/systems/cdna/product.hpp"
 
 namespace kiln::cdna {
-
-/// What is on its way before the first tile.
-void emit_first_loads(Writer& w, const PrefillPlan& p);
-/// The loop body: tile after tile until `n` reaches num_tiles.
-void emit_tile_loop(Writer& w, const PrefillPlan& p);
 
 /// Once K(n) has landed: the scales of its keys, where they differ from row to row.
 void emit_key_scales(Writer& w, const PrefillPlan& p);
@@ -25,16 +20,13 @@ void emit_qk(Writer& w, const PrefillPlan& p, int stage);
 /// Waits until all but `loads` of the youngest loads have landed, and for the other waves.
 void emit_wait(Writer& w, const PrefillPlan& p, int loads);
 
-/// The whole loop of cdna_prefill_pingpong, after the first loads have started.
-void emit_pingpong(Writer& w, const PrefillPlan& p);
-
-void emit_blocks_first_loads(Writer& w, const PrefillPlan& p);
-void emit_blocks_loop(Writer& w, const PrefillPlan& p);
+/// How waits treat loads on their way, in words.
+const char* waits_of(const PrefillPlan& p);
+/// V's reader where it is K's first columns.
+void emit_values_of_k(Writer& w, const PrefillPlan& p);
 
 /// Block `i` of a tile (full_kv false): starts its load into `stage`; its products from there.
 void emit_block_load(Writer& w, const PrefillPlan& p, int i, int stage);
 void emit_block(Writer& w, const PrefillPlan& p, int i, int stage);
-/// The loops with `dma` reg_staged (cdna_prefill_staged.cpp).
-void emit_staged_loop(Writer& w, const PrefillPlan& p);
 
 }  // namespace kiln::cdna

@@ -10,7 +10,7 @@
 // and V(n + 1) may start into the stages of K(n) and V(n - 1), and by the end of slot 2 n + 2 they must have
 // landed: the early group starts its share with its products and waits after its softmax, the late group the
 // other way round.
-#include "generator/schedules/cdna_prefill/parts.hpp"
+#include "generator/schedules/cdna_prefill/loops.hpp"
 
 namespace kiln::cdna {
 namespace {
@@ -33,44 +33,70 @@ void emit_slot_end(Writer& w, const char* group) {
   w.line("SCHEDULE_FENCE();");
 }
 
-void emit_tile(Writer& w, const PrefillPlan& p, int stage) {
+class PingpongLoop final : public KvLoop {
+ public:
+  using KvLoop::KvLoop;
+  void use(Prelude& prelude) const override { prelude.use("wait_loads"), prelude.use("priority"); }
+  std::string fact() const override {
+    return "Two groups of waves half a tile apart: one multiplies while the other has its softmax.\n";
+  }
+  void emit_first_loads(Writer& w) const override {
+    emit_load_k(w, p_, 0);
+    p_.v->emit_load_from_dram(w, 0);
+    w.open("if ({} + 1 < num_tiles)", p_.first_tile());
+    p_.k->emit_load_from_dram(w, 1);
+    w.close();
+  }
+  void emit(Writer& w) const override;
+  /// The first S' stands before the loop of the two groups.
+  int products_before() const override { return p_.k->products(); }
+
+ protected:
+  void emit_tile(Writer& w, int stage) const override;
+};
+
+void PingpongLoop::emit_tile(Writer& w, int stage) const {
   w.banner("tile n in stage {}: softmax, while the other group multiplies", stage);
-  emit_loads(w, p, stage, "late");
-  open_if_visible(w, *p.mask, p.BN);
-  emit_softmax(w, p);
+  emit_loads(w, p_, stage, "late");
+  open_if_visible(w, *p_.mask, p_.BN);
+  emit_softmax(w, p_);
   w.comment("made here: the compiler would move exponentials to where P is used, beside the products");
-  for (int i = 0; i < p.BN / p.mfma.shape.k; ++i) w.line("__asm volatile(\"\" : \"+v\"(p[{}]));", i);
+  for (int i = 0; i < p_.BN / p_.mfma.shape.k; ++i) w.line("__asm volatile(\"\" : \"+v\"(p[{}]));", i);
   w.close();
   emit_slot_end(w, "!late");
   w.banner("products, while the other group has its softmax");
   w.line("PRIORITY(1);");
-  emit_loads(w, p, stage, "!late");
-  open_if_visible(w, *p.mask, p.BN);
-  emit_pv(w, p, stage * p.v->stage_bytes());
+  emit_loads(w, p_, stage, "!late");
+  open_if_visible(w, *p_.mask, p_.BN);
+  emit_pv(w, p_, stage * p_.v->stage_bytes());
   w.close();
   w.line("if (++n == num_tiles) break;");
-  open_if_visible(w, *p.mask, p.BN);
-  emit_qk(w, p, 1 - stage);
+  open_if_visible(w, *p_.mask, p_.BN);
+  emit_qk(w, p_, 1 - stage);
   w.close();
   w.line("PRIORITY(0);");
   emit_slot_end(w, "late");
 }
 
-}  // namespace
-
-void emit_pingpong(Writer& w, const PrefillPlan& p) {
-  w.line("const bool late = warp >= {};", p.num_warps / 2);
-  w.line("int n = {};", p.first_tile());
+void PingpongLoop::emit(Writer& w) const {
+  w.line("const bool late = warp >= {};", p_.num_warps / 2);
+  w.line("int n = {};", p_.first_tile());
   w.line("WAIT_LOADS_AND_SYNC(0);");
   w.line("if (late) SYNC();");
-  open_if_visible(w, *p.mask, p.BN);
-  emit_qk(w, p, 0);
+  open_if_visible(w, *p_.mask, p_.BN);
+  emit_qk(w, p_, 0);
   w.close();
   emit_slot_end(w, "late");
   w.open("for (;;)");
-  for (int stage = 0; stage < 2; ++stage) emit_tile(w, p, stage);
+  for (int stage = 0; stage < 2; ++stage) emit_tile(w, stage);
   w.close();
   w.line("if (!late) SYNC();");
+}
+
+}  // namespace
+
+std::unique_ptr<const KvLoop> pingpong_loop(const PrefillPlan& p) {
+  return std::make_unique<PingpongLoop>(p);
 }
 
 }  // namespace kiln::cdna

@@ -215,8 +215,7 @@ void set_shape(PrefillPlan& p, const Config& c, bool pingpong) {
                                                              : 1;
   p.v_stages = p.loop == PrefillLoop::tiles ? *c.double_buffer ? 2 : 1 : p.k_stages;
   p.kind = c.operand->kind;
-  p.lse = *c.lse;
-  p.sink = *c.sink;
+  p.results = RowResults(c);
   p.row_scales = RowScales(c);
   if (c.operand->quantization && !p.row_scales.any()) p.scales = c.operand->quantization->granularity;
 }
@@ -335,7 +334,7 @@ void set_softmax(PrefillPlan& p, const Config& c) {
   }
   softmax.scale_log2 = p.modifier->scale_log2();
   softmax.scale = p.modifier->scale();
-  if (p.sink) softmax.sink = "sink[head]";
+  if (p.results.sink()) softmax.sink = "sink[head]";
   p.softmax.emplace(softmax);
 }
 

@@ -12,6 +12,7 @@
 #include "generator/systems/cdna/row_scales.hpp"
 #include "generator/systems/hidden_values.hpp"
 #include "generator/systems/mask.hpp"
+#include "generator/systems/row_results.hpp"
 #include "generator/systems/score_mod.hpp"
 
 namespace kiln::cdna {
@@ -33,7 +34,7 @@ struct PrefillPlan {
   int ov_columns = 0;  ///< of O in registers: ov_depth up to whole groups of V's fragments
   int num_warps = 0, num_threads = 0;
   int k_stages = 0, v_stages = 0;
-  bool lse = false, sink = false;
+  RowResults results;
   bool part = false;  ///< of a sequence: positions are given at launch (part_kernels.hpp)
   std::optional<Quantization::Granularity> scales;  ///< of 8-bit operands: per tensor, or per KV head
   RowScales row_scales;                             ///< of 8-bit K and V under a 16-bit Q: by row
@@ -56,7 +57,7 @@ struct PrefillPlan {
   std::optional<OnlineSoftmax> softmax;
   std::optional<Mask> mask;
   std::optional<ScoreModifier> modifier;
-  std::optional<HiddenValues> hidden;  ///< of masks that hide keys from some rows of a tile
+  HiddenGuard hidden;  ///< of masks that hide keys from some rows of a tile
 
   /// The emitted names that masks and score modifiers read.
   ScoreContext score_context() const {
@@ -76,9 +77,8 @@ struct PrefillPlan {
   int loop_tiles() const {
     return loop == PrefillLoop::blocks ? tiles_of_ring(ring_stages(), tile_blocks()) : k_stages;
   }
-  std::vector<const char*> tensors() const {
-    return tensor_names(loop == PrefillLoop::v_in_k, k_rope.has_value());
-  }
+  std::vector<const char*> tensors() const { return tensor_names(v_in_k(), k_rope.has_value()); }
+  bool v_in_k() const { return loop == PrefillLoop::v_in_k; }
 
   /// Queries lie end to end, with cu_seqlens_q; contiguous ones have a batch axis.
   bool ragged_q() const { return operand_form(kind).ragged_q; }
@@ -87,7 +87,7 @@ struct PrefillPlan {
   bool q_bytes() const { return is_fp8(config.dtype); }
   bool kv_bytes() const { return size_of(*config.kv_dtype) == 1; }
   /// Parameters of the kernel that scores are scaled by.
-  std::vector<const char*> factors() const { return modifier->factors(lse); }
+  std::vector<const char*> factors() const { return modifier->factors(results.lse()); }
   ScoreLayout scores() const { return mfma.score_layout(BN / mfma.shape.m); }
   /// Rows of one wave.
   int WM() const { return mfma.shape.n; }

@@ -35,7 +35,7 @@ class CdnaPrefill final : public Schedule {
   Resources resources() const override { return {plan_.smem_bytes, plan_.num_threads, plan_.max_registers}; }
   Timeline timeline() const override { return cdna::prefill_timeline(plan_); }
   KernelSource emit() const override { return cdna::emit_prefill(plan_); }
-  bool guards_hidden_values() const override { return plan_.hidden.has_value(); }
+  bool guards_hidden_values() const override { return plan_.hidden.on(); }
   std::vector<layout::Proof> layout_proofs() const override {
     std::vector<layout::Proof> proofs = plan_.k->proofs();
     if (plan_.k_rope)

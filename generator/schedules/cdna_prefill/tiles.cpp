@@ -1,6 +1,6 @@
 // The main loop of cdna_prefill over whole tiles: K and V in stages of their own, or V in the columns of K.
 #include "generator/operands/operand_form.hpp"
-#include "generator/schedules/cdna_prefill/parts.hpp"
+#include "generator/schedules/cdna_prefill/loops.hpp"
 
 namespace kiln::cdna {
 
@@ -58,93 +58,188 @@ void emit_wait(Writer& w, const PrefillPlan& p, int loads) {
 
 namespace {
 
-void emit_tile(Writer& w, const PrefillPlan& p, int stage) {
-  const int k_stage = p.k_stages == 2 ? stage : 0, v_stage = p.v_stages == 2 ? stage : 0;
-  const int vm_k = p.k_loads(), vm_v = p.v->vm_exact();
-  w.banner("KV tile n in stage {}", stage);
-  if (p.drains_ahead()) {
-    w.line("SYNC();  // every wave has finished tile n - 1, and before its last product it waited for K(n)");
-  } else {
-    w.comment("{} landed, and every wave has finished tile n - 1",
-              p.counted || p.v_stages == 1 ? "K(n) has" : "K(n) and V(n) have");
-    emit_wait(w, p, p.v_stages == 2 ? vm_v : 0);
+/// K and V tiles in stages of their own. What of a tile is waited for when is the derived classes'.
+class TileLoop : public KvLoop {
+ public:
+  using KvLoop::KvLoop;
+  std::string fact() const override {
+    return fmt::format("Loads of one wave in flight: {} of a K tile, {} of a V tile; waits {}.\n",
+                       p_.k->copies(), p_.v->copies(), waits_of(p_));
   }
-  if (p.v_stages == 1) p.v->emit_load_from_dram(w, 0);
-  if (p.k_stages == 2) {
-    w.open("if (n + 1 < num_tiles)");
-    emit_load_k(w, p, 1 - k_stage);
-    if (p.v_stages == 2) p.v->emit_load_from_dram(w, 1 - v_stage);
-    w.close();
+  void emit_first_loads(Writer& w) const override { emit_load_k(w, p_, 0); }
+
+ protected:
+  void emit_tile(Writer& w, int stage) const override {
+    w.banner("KV tile n in stage {}", stage);
+    emit_landed(w);
+    emit_starts(w, stage);
+    emit_scores(w, stage);
+    emit_values_landed(w);
+    emit_products(w, stage % p_.v_stages * p_.v->stage_bytes());
+    emit_break(w);
   }
-  open_if_visible(w, *p.mask, p.BN);
-  emit_qk(w, p, k_stage);
-  emit_softmax(w, p);
-  w.close();
-  if (p.k_stages == 2 && p.counted) {
+  /// K(n) is there, and every wave has finished tile n - 1.
+  virtual void emit_landed(Writer& w) const {
+    w.comment("K(n) has landed, and every wave has finished tile n - 1");
+    emit_wait(w, p_, 0);
+  }
+  /// Loads that may start now.
+  virtual void emit_starts(Writer& w, int stage) const = 0;
+  virtual void emit_values_landed(Writer& w) const = 0;
+  /// All but `loads` of the youngest, those of the next tile where there is one.
+  void emit_counted(Writer& w, int loads) const {
     w.comment("V(n) has landed; what was started after it may still fly");
     w.open("if (n + 1 < num_tiles)");
-    emit_wait(w, p, vm_k + (p.v_stages == 2 ? vm_v : 0));
+    emit_wait(w, p_, loads);
     w.reopen("else");
-    emit_wait(w, p, 0);
-    w.close();
-  } else if (p.k_stages == 2) {
-    if (p.v_stages == 1) w.comment("V(n) has landed, and K(n + 1)"), emit_wait(w, p, 0);
-  } else {
-    w.comment("V(n) has landed, and every wave has finished K(n)");
-    emit_wait(w, p, 0);
-    w.open("if (n + 1 < num_tiles)");
-    emit_load_k(w, p, 0);
+    emit_wait(w, p_, 0);
     w.close();
   }
-  open_if_visible(w, *p.mask, p.BN);
-  emit_pv(w, p, v_stage * p.v->stage_bytes());
-  w.close();
-  w.line("if (++n == num_tiles) break;");
-}
+};
 
-// K(n) serves both products.
-void emit_tile_v_in_k(Writer& w, const PrefillPlan& p, int stage) {
-  w.banner("KV tile n in stage {}", stage);
-  w.comment("K(n) has landed, and every wave has finished tile n - 1");
-  emit_wait(w, p, 0);
-  if (p.k_stages == 2) {
+/// One stage of each.
+class OneStageLoop final : public TileLoop {
+ public:
+  using TileLoop::TileLoop;
+
+ protected:
+  void emit_starts(Writer& w, int) const override { p_.v->emit_load_from_dram(w, 0); }
+  void emit_values_landed(Writer& w) const override {
+    w.comment("V(n) has landed, and every wave has finished K(n)");
+    emit_wait(w, p_, 0);
     w.open("if (n + 1 < num_tiles)");
-    emit_load_k(w, p, 1 - stage);
+    emit_load_k(w, p_, 0);
     w.close();
   }
-  open_if_visible(w, *p.mask, p.BN);
-  emit_qk(w, p, stage);
-  emit_softmax(w, p);
-  emit_pv(w, p, stage * p.k->stage_bytes());
-  w.close();
-  if (p.k_stages == 1) {
+};
+
+/// Two stages of K and one of V.
+class LateValueLoop : public TileLoop {
+ public:
+  using TileLoop::TileLoop;
+
+ protected:
+  void emit_starts(Writer& w, int stage) const override {
+    p_.v->emit_load_from_dram(w, 0);
     w.open("if (n + 1 < num_tiles)");
-    w.line("SYNC();  // every wave has finished K(n)");
-    emit_load_k(w, p, 0);
+    emit_load_k(w, p_, 1 - stage);
     w.close();
   }
-  w.line("if (++n == num_tiles) break;");
-}
+  void emit_values_landed(Writer& w) const override { emit_counted(w, p_.k_loads()); }
+};
+
+/// The same with waits that drain: that for V(n) is that for K(n + 1), too.
+class DrainedLateValueLoop final : public LateValueLoop {
+ public:
+  using LateValueLoop::LateValueLoop;
+  void use(Prelude& prelude) const override { prelude.use("wait_loads"); }
+
+ protected:
+  void emit_before_loop(Writer& w) const override { w.line("WAIT_LOADS(0);"); }
+  void emit_landed(Writer& w) const override {
+    w.line("SYNC();  // every wave has finished tile n - 1, and before its last product it waited for K(n)");
+  }
+  void emit_values_landed(Writer& w) const override {
+    w.comment("V(n) has landed, and K(n + 1)");
+    emit_wait(w, p_, 0);
+  }
+};
+
+/// Two stages of both.
+class TwoStageLoop : public TileLoop {
+ public:
+  using TileLoop::TileLoop;
+  void emit_first_loads(Writer& w) const override {
+    TileLoop::emit_first_loads(w);
+    p_.v->emit_load_from_dram(w, 0);
+  }
+
+ protected:
+  void emit_landed(Writer& w) const override {
+    w.comment("K(n) has landed, and every wave has finished tile n - 1");
+    emit_wait(w, p_, p_.v->vm_exact());
+  }
+  void emit_starts(Writer& w, int stage) const override {
+    w.open("if (n + 1 < num_tiles)");
+    emit_load_k(w, p_, 1 - stage);
+    p_.v->emit_load_from_dram(w, 1 - stage);
+    w.close();
+  }
+  void emit_values_landed(Writer& w) const override { emit_counted(w, p_.k_loads() + p_.v->vm_exact()); }
+};
+
+/// The same with waits that drain: V(n) comes with K(n).
+class DrainedTwoStageLoop final : public TwoStageLoop {
+ public:
+  using TwoStageLoop::TwoStageLoop;
+
+ protected:
+  void emit_landed(Writer& w) const override {
+    w.comment("K(n) and V(n) have landed, and every wave has finished tile n - 1");
+    emit_wait(w, p_, 0);
+  }
+  void emit_values_landed(Writer&) const override {}
+};
+
+/// K(n) serves both products.
+class VInKLoop final : public KvLoop {
+ public:
+  using KvLoop::KvLoop;
+  std::string fact() const override {
+    return fmt::format("Loads of one wave in flight: {} of a K tile; waits {}.\n", p_.k->copies(),
+                       waits_of(p_));
+  }
+  void emit_first_loads(Writer& w) const override { emit_load_k(w, p_, 0); }
+
+ protected:
+  void emit_values(Writer& w, const std::string&, const std::string&) const override {
+    emit_values_of_k(w, p_);
+  }
+  void emit_tile(Writer& w, int stage) const override {
+    w.banner("KV tile n in stage {}", stage);
+    w.comment("K(n) has landed, and every wave has finished tile n - 1");
+    emit_wait(w, p_, 0);
+    if (p_.k_stages == 2) {
+      w.open("if (n + 1 < num_tiles)");
+      emit_load_k(w, p_, 1 - stage);
+      w.close();
+    }
+    open_if_visible(w, *p_.mask, p_.BN);
+    emit_qk(w, p_, stage);
+    emit_softmax(w, p_);
+    emit_pv(w, p_, stage * p_.k->stage_bytes());
+    w.close();
+    if (p_.k_stages == 1) {
+      w.open("if (n + 1 < num_tiles)");
+      w.line("SYNC();  // every wave has finished K(n)");
+      emit_load_k(w, p_, 0);
+      w.close();
+    }
+    emit_break(w);
+  }
+};
 
 }  // namespace
 
-void emit_first_loads(Writer& w, const PrefillPlan& p) {
-  if (p.loop == PrefillLoop::blocks) return emit_blocks_first_loads(w, p);
-  emit_load_k(w, p, 0);
-  const bool pingpong = p.loop == PrefillLoop::pingpong;
-  if ((p.loop == PrefillLoop::tiles && p.v_stages == 2) || pingpong) p.v->emit_load_from_dram(w, 0);
-  if (!pingpong) return;
-  w.open("if ({} + 1 < num_tiles)", p.first_tile());
-  p.k->emit_load_from_dram(w, 1);
-  w.close();
+const char* waits_of(const PrefillPlan& p) {
+  return p.counted ? "count them" : "drain them all";
 }
 
-void emit_tile_loop(Writer& w, const PrefillPlan& p) {
-  if (p.staged) return emit_staged_loop(w, p);
-  if (p.loop == PrefillLoop::blocks) return emit_blocks_loop(w, p);
-  for (int stage = 0; stage < p.k_stages; ++stage) {
-    p.loop == PrefillLoop::v_in_k ? emit_tile_v_in_k(w, p, stage) : emit_tile(w, p, stage);
-  }
+void emit_values_of_k(Writer& w, const PrefillPlan& p) {
+  w.comment("V: the first {} columns of K", p.ov_depth);
+  p.v->emit_construct_reader(w, 0);
+}
+
+std::unique_ptr<const KvLoop> tile_loop(const PrefillPlan& p) {
+  if (p.k_stages == 1) return std::make_unique<OneStageLoop>(p);
+  if (p.drains_ahead()) return std::make_unique<DrainedLateValueLoop>(p);
+  if (p.v_stages == 1) return std::make_unique<LateValueLoop>(p);
+  if (p.counted) return std::make_unique<TwoStageLoop>(p);
+  return std::make_unique<DrainedTwoStageLoop>(p);
+}
+
+std::unique_ptr<const KvLoop> v_in_k_loop(const PrefillPlan& p) {
+  return std::make_unique<VInKLoop>(p);
 }
 
 }  // namespace kiln::cdna

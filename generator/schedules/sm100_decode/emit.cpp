@@ -8,7 +8,8 @@
 #include "generator/emit/parameters.hpp"
 #include "generator/emit/text_template.hpp"
 #include "generator/layout/tcgen05.hpp"
-#include "generator/schedules/sm100_decode/parts.hpp"
+#include "generator/schedules/common/decode_text.hpp"
+#include "generator/schedules/sm100_decode/rings.hpp"
 #include "generator/systems/scale_strides.hpp"
 
 namespace kiln::sm100 {
@@ -16,9 +17,6 @@ namespace {
 
 using Kind = KernelParam::Kind;
 using Emit = void (*)(Writer&, const DecodePlan&);
-
-/// L2 policy of K and V: evict first.
-constexpr const char* kEvictFirst = "0x12F0000000000000ull";
 
 std::string text_of(const DecodePlan& p, Emit emit) {
   Writer w;
@@ -34,29 +32,22 @@ std::vector<KernelParam> kernel_params(const DecodePlan& p) {
   if (!p.v_in_k) params.push_back({Kind::tensor_map, "v", map(p.ov_depth)});
   const auto add = [&](Kind kind, const std::string& role) { params.push_back({kind, role, {}}); };
   add(Kind::pointer, "q"), add(Kind::pointer, "o");
-  if (p.lse) add(Kind::pointer, "lse");
-  if (p.sink) add(Kind::pointer, "sink");
+  p.results.add_pointers(params);
   if (p.scaled()) add(Kind::pointer, "k_scale"), add(Kind::pointer, "v_scale");
   if (p.token_scale) add_scale_strides(params, *p.config.operand, true);
   add(Kind::pointer, "workspace"), add(Kind::pointer, "item_counters");
   for (KernelParam& param : p.operand->params()) params.push_back(std::move(param));
-  for (const auto& m : p.stream->members())
-    add(std::string_view(m.type) == "int" ? Kind::i32 : Kind::pointer, m.role);
+  add_problem_params(params, *p.stream);
   const bool ragged = p.stream->ragged_q();
-  if (p.lse && ragged) add(Kind::i32, "total_q");
-  for (const char* tensor : {"q", "o"}) {
-    for (const char* axis : {"batch", "seq", "head"}) {
-      if (ragged && std::string_view(axis) == "batch") continue;
-      add(Kind::i64, fmt::format("{}_stride_{}", tensor, axis));
-    }
-  }
+  p.results.add_total(params, ragged);
+  add_query_strides(params, ragged);
   add_score_params(params, *p.mask, *p.modifier);
   for (const char* name : p.modifier->factors()) add(Kind::f32, name);
-  if (p.hidden) HiddenValues::add_params(params, p.config);
+  p.hidden.add_params(params, p.config);
   return without_fixed_heads(std::move(params), p.config);
 }
 
-Prelude prelude_of(const DecodePlan& p) {
+Prelude prelude_of(const DecodePlan& p, const Rings& rings) {
   Prelude prelude("sm100.cuh");
   for (const char* section : {"types",
                               "smem_address",
@@ -82,24 +73,17 @@ Prelude prelude_of(const DecodePlan& p) {
                               "tcgen05_commit"})
     prelude.use(section);
   prelude.use(pack_name(p.math));
-  if (p.narrow) {
-    prelude.use("shared_words");
-    prelude.use(*p.config.kv_dtype == DType::int8 ? "int8_to_fp16" : "e4m3_to_fp16");
-    if (p.config.dtype == DType::bf16) prelude.use("bf16_to_fp16");
-  } else {
-    prelude.use("copy_async_16");
-  }
+  rings.use(prelude);
   if (p.token_scale) prelude.use("copy_async_4"), prelude.use("store_shared_float");
   use_output(prelude, *p.config.out_dtype);
-  if (p.lse) prelude.use("log2_approx");
+  p.results.use(prelude);
   if (p.stream->splits()) prelude.use("atomic_add_acq_rel");
   p.stream->use(prelude);
   p.modifier->use(prelude);
   p.scores_access().add_load(prelude);
   p.output_access().add_load(prelude);
   p.output_access().add_store(prelude);
-  if (p.hidden) p.hidden->use(prelude);
-  if (p.hidden && p.narrow) prelude.use("byte_type");
+  p.hidden.use(prelude);
   return prelude;
 }
 
@@ -116,22 +100,8 @@ void emit_issue_scores(Writer& w, const DecodePlan& p) {
   }
 }
 
-/// S' of a tile, of each chunk of K when it has come.
-void emit_scores_by_chunk(Writer& w, const DecodePlan& p) {
-  if (!p.v_in_k) return;
-  const int chunks = p.k->num_qk_stages_effective();
-  for (int chunk = 0; chunk < chunks; ++chunk) {
-    p.k->emit_wait(w, chunk);
-    w.open("if (elect_one())");
-    w.line("issue_scores{}(tmem + s_buffer * {}, {}, q_desc);", chunks > 1 ? fmt::format("_{}", chunk) : "",
-           p.BM, p.k->get());
-    if (chunk + 1 == chunks) w.line("tcgen05_commit(mbar_s_full + 8 * s_buffer);");
-    w.close();
-  }
-}
-
 /// O' (+)= V' P', a block of columns of V after the other.
-void emit_issue_output(Writer& w, const DecodePlan& p) {
+void emit_issue_output(Writer& w, const DecodePlan& p, const Rings& rings) {
   const auto& v = p.v->descriptor();
   for (int j = 0; j < p.out_blocks(); ++j) {
     const int panels = p.MV() / 64 * j;
@@ -139,9 +109,7 @@ void emit_issue_output(Writer& w, const DecodePlan& p) {
       w.line("mma_smem(o + {}, descriptor(v + {}, kVHigh), descriptor(p + {}, kPHigh), kOutputKind, {});",
              j * p.BM, (panels * v.tile().panel_bytes() >> 4) + v.step(step), p.p_descriptor().step(step),
              step == 0 ? "add" : "true");
-    if (!p.v_in_k) continue;
-    for (int chunk = 0; chunk < p.k->num_qk_stages_effective(); ++chunk)
-      if (p.last_reader(chunk) == j) w.line("tcgen05_commit(empty + {});", 8 * chunk);
+    rings.emit_release_chunks(w, j);
   }
 }
 
@@ -168,13 +136,7 @@ void emit_over_lanes(Writer& w, const DecodePlan& p) {
 void emit_limits(Writer& w, const DecodePlan& p) {
   const ScoreContext context = p.score_context();
   const std::string first = "(s.sequence.seqlen_k - s.sequence.seqlen_q + ";
-  if (!p.mask->has_bits()) {
-    w.line("const int clean_end = {};  // keys before it are hidden from no row by their end",
-           p.mask->end_key(first + "row_query[0])", context.seqlen_k, context.batch));
-  }
-  if (p.mask->bounded_below())
-    w.line("const int clean_first = {};",
-           p.mask->first_key(first + "row_query[max(rows, 1) - 1])", context.batch));
+  emit_clean_range(w, *p.mask, context, first + "row_query[0])", first + "row_query[max(rows, 1) - 1])");
   p.modifier->emit_rows(w, context);
   p.mask->emit_rows(w, context);
 }
@@ -183,155 +145,14 @@ void emit_scores(Writer& w, const DecodePlan& p) {
   const ScoreContext context = p.score_context();
   const std::string first_key = fmt::format("n * {}", p.BN);
   p.modifier->emit_apply(w, context, first_key);
-  if (p.mask->has_bits()) return p.mask->emit_apply(w, context, first_key, {});
-  w.open("if ((n + 1) * {} > clean_end{})", p.BN,
-         p.mask->bounded_below() ? fmt::format(" || {} < clean_first", first_key) : "");
-  p.mask->emit_apply(w, context, first_key, {});
-  w.close();
-}
-
-/// K or V of tile n as bytes into the next slot, with the scales of its keys.
-void emit_load_bytes(Writer& w, const DecodePlan& p, bool k) {
-  const StagedPipeline& ring = k ? *p.raw_k : *p.raw_v;
-  const auto& operand = *p.operand;
-  const char* const name = k ? "k" : "v";
-  ring.emit_wait_empty_by_warp(w, 0);
-  w.line("if (lane == 0) mbarrier_arrive_expect_tx({}, {});", ring.full(0), p.raw_bytes(k));
-  if (p.token_scale) {
-    operand.emit_load_scales(
-        w, "n", {name, 1, p.raw_scales_at(k), ring.stage(), scales_by_head(p.config.operand->quantization)});
-    w.line("copy_async_arrive({});", ring.full(0));
-  }
-  const int piece = operand.eff_page() * (k ? p.depth : p.ov_depth);
-  for (int round = 0; round < operand.rounds(); ++round) {
-    const std::string condition = operand.issues(round);
-    if (!condition.empty()) w.open("if ({})", condition);
-    w.line("tma_load(smem_raw_{0} + {1} * {2} + {3}{4}, &{0}_map, {5}, 0, {6}, {7});", name, ring.stage(),
-           p.raw_bytes(k), round * 32 * piece,
-           operand.num_pages() > 1 ? fmt::format(" + lane * {}", piece) : "", ring.full(0),
-           operand.coordinates("n", round), kEvictFirst);
-    if (!condition.empty()) w.close();
-  }
-  ring.emit_step(w);
-}
-
-/// The tile that has come to FP16, by the warps that convert.
-void emit_convert(Writer& w, const DecodePlan& p, bool k) {
-  const StagedPipeline& from = k ? *p.raw_k : *p.raw_v;
-  const StagedPipeline& to = k ? p.k->ring() : p.v->ring();
-  const char* const name = k ? "k" : "v";
-  from.emit_wait_full(w, 0);
-  to.emit_wait_empty(w, 0);
-  w.line("convert_tile<{}>(smem_{}, smem_raw_{} + {} * {}, {}, thread);", (k ? p.depth : p.ov_depth) / 16,
-         name, name, from.stage(), p.raw_bytes(k),
-         k ? "128" : fmt::format("s.sequence.seqlen_k - n * {}", p.BN));
-  if (p.token_scale)
-    w.line("store_shared_float({} + 4 * thread, load_shared_float(smem + {} + {} * {} + 4 * thread));",
-           k ? "smem_key_scales + turn * 512" : "smem_value_scales", p.raw_scales_at(k), from.stage(),
-           4 * p.BN);
-  w.line("fence_proxy_async();");
-  w.line("__syncwarp();");
-  w.line("if (lane == 0) mbarrier_arrive({}), mbarrier_arrive({});", from.empty(0), to.full(0));
-  from.emit_step(w);
-  to.emit_step(w);
-}
-
-/// K or V of tile n into the next slot, chunk by chunk.
-void emit_load(Writer& w, const DecodePlan& p, const TMAConsumerPipeline& pipeline, const char* name) {
-  if (p.narrow) return emit_load_bytes(w, p, name[0] == 'k');
-  const auto& ring = pipeline.ring();
-  const auto& operand = *p.operand;
-  const int piece = operand.eff_page() * p.kRowBytes, panels = pipeline.panels_per_chunk();
-  const int chunks = pipeline.num_qk_stages_effective();
-  for (int chunk = 0; chunk < chunks; ++chunk) {
-    // Once a slot the lanes meet, at its last chunk.
-    if (chunk + 1 < chunks)
-      ring.emit_wait_empty(w, chunk);
-    else
-      ring.emit_wait_empty_by_warp(w, chunk);
-    // Bytes of other lanes may land before they are expected: the phase waits for lane 0's arrival in any case.
-    w.line("if (lane == 0) mbarrier_arrive_expect_tx({}, {});", ring.full(chunk), pipeline.barrier_bytes());
-    for (int round = 0; round < operand.rounds(); ++round) {
-      const std::string condition = operand.issues(round);
-      if (!condition.empty()) w.open("if ({})", condition);
-      for (int panel = panels * chunk; panel < panels * (chunk + 1); ++panel)
-        w.line("tma_load(smem_{0} + {1} * {2} + {3}{4}, &{0}_map, {5}, {6}, {7}, {8});", name, ring.stage(),
-               pipeline.slot_bytes(), panel * pipeline.descriptor().tile().panel_bytes() + round * 32 * piece,
-               operand.num_pages() > 1 ? fmt::format(" + lane * {}", piece) : "", ring.full(chunk),
-               panel * 64, operand.coordinates("n", round), kEvictFirst);
-      if (!condition.empty()) w.close();
-    }
-  }
-  ring.emit_step(w);
-}
-
-/// V's side of its ring. In K's slots nobody waits for V: S' of the tile, which was waited for, had all of K.
-void emit_v_state(Writer& w, const DecodePlan& p) {
-  if (!p.v_in_k) return p.v->ring().emit_state(w, false);
-  w.line("u32 {} = 0;  // K's slot of the tile whose V is next", p.v->ring().stage());
-}
-
-void emit_v_wait(Writer& w, const DecodePlan& p) {
-  if (!p.v_in_k) p.v->emit_wait(w, 0);
-}
-
-void emit_v_step(Writer& w, const DecodePlan& p) {
-  if (!p.v_in_k) return p.v->ring().emit_step(w);
-  w.line("if (++{0} == {1}) {0} = 0;", p.v->ring().stage(), p.num_kv_stages);
+  emit_mask_outside(w, *p.mask, context, first_key, fmt::format("(n + 1) * {}", p.BN));
 }
 
 /// The holes that are several lines.
 constexpr std::pair<const char*, Emit> kBlocks[] = {
     {"issue_scores", emit_issue_scores},
-    {"issue_output", emit_issue_output},
-    {"scores_by_chunk", emit_scores_by_chunk},
     {"over_lanes", emit_over_lanes},
-    {"ring_addresses",
-     [](Writer& w, const DecodePlan& p) {
-       const int first = p.smem_barriers + 5 * 8;
-       p.k->ring().emit_addresses(w, first);
-       if (p.v_in_k) return p.v->ring().emit_addresses(w, first, StagedPipeline::Named::empty);
-       p.v->ring().emit_addresses(w, first + p.k->ring().barrier_bytes());
-       if (!p.narrow) return;
-       const int raw = first + p.k->ring().barrier_bytes() + p.v->ring().barrier_bytes();
-       p.raw_k->emit_addresses(w, raw);
-       p.raw_v->emit_addresses(w, raw + p.raw_k->barrier_bytes());
-     }},
-    {"ring_init",
-     [](Writer& w, const DecodePlan& p) {
-       // Tiles come by one lane's bytes, and the lanes' own copies of scales; or from four warps that convert.
-       const int arrivals = p.narrow ? 4 : 1;
-       p.k->ring().emit_init(w, arrivals, 1);
-       if (!p.v_in_k) p.v->ring().emit_init(w, arrivals, 1);
-       if (!p.narrow) return;
-       p.raw_k->emit_init(w, p.token_scale ? 33 : 1, 4), p.raw_v->emit_init(w, p.token_scale ? 33 : 1, 4);
-     }},
     {"range", [](Writer& w, const DecodePlan& p) { p.stream->emit_range(w); }},
-    {"v_state", emit_v_state},
-    {"consumer_states",
-     [](Writer& w, const DecodePlan& p) {
-       p.k->ring().emit_state(w, false);
-       emit_v_state(w, p);
-     }},
-    {"producer_states",
-     [](Writer& w, const DecodePlan& p) {
-       (p.narrow ? *p.raw_k : p.k->ring()).emit_state(w, true);
-       if (!p.v_in_k) (p.narrow ? *p.raw_v : p.v->ring()).emit_state(w, true);
-     }},
-    {"converter_states",
-     [](Writer& w, const DecodePlan& p) {
-       if (!p.narrow) return;
-       p.raw_k->emit_state(w, false), p.raw_v->emit_state(w, false);
-       p.k->ring().emit_state(w, true), p.v->ring().emit_state(w, true);
-     }},
-    {"convert_k",
-     [](Writer& w, const DecodePlan& p) {
-       if (p.narrow) emit_convert(w, p, true);
-     }},
-    {"convert_v",
-     [](Writer& w, const DecodePlan& p) {
-       if (p.narrow) emit_convert(w, p, false);
-     }},
     {"limits", emit_limits},
     {"mask_load",
      [](Writer& w, const DecodePlan& p) {
@@ -340,27 +161,47 @@ constexpr std::pair<const char*, Emit> kBlocks[] = {
     {"scores", emit_scores},
     {"rescale", emit_rescale},
     {"wait_k", [](Writer& w, const DecodePlan& p) { p.k->emit_wait(w, 0); }},
-    {"wait_v", emit_v_wait},
     {"step_k", [](Writer& w, const DecodePlan& p) { p.k->ring().emit_step(w); }},
-    {"step_v", emit_v_step},
     {"zero_v", [](Writer& w, const DecodePlan& p) { p.v->emit_zero(w); }},
     {"lookup", [](Writer& w, const DecodePlan& p) { p.operand->emit_lookup(w, "s.tile_begin"); }},
     {"populate",
      [](Writer& w, const DecodePlan& p) { p.operand->emit_populate_ahead(w, "n", "s.tile_begin"); }},
-    {"load_k", [](Writer& w, const DecodePlan& p) { emit_load(w, p, *p.k, "k"); }},
-    {"load_v",
-     [](Writer& w, const DecodePlan& p) {
-       if (!p.v_in_k) emit_load(w, p, *p.v, "v");
-     }},
     {"whole", emit_whole},
     {"store_part", emit_store_part},
-    {"look_at_sum",
-     [](Writer& w, const DecodePlan& p) {
-       if (p.hidden) HiddenValues::emit_look_at(w, "out");
-     }},
+    {"look_at_sum", [](Writer& w, const DecodePlan& p) { p.hidden.emit_look_at(w, "out"); }},
     {"repair", emit_repair},
     {"parts", [](Writer& w, const DecodePlan& p) { p.stream->emit_parts(w, p.partial_floats()); }},
 };
+
+using RingEmit = void (*)(Writer&, const Rings&);
+constexpr std::pair<const char*, RingEmit> kRingBlocks[] = {
+    {"scores_by_chunk", [](Writer& w, const Rings& r) { r.emit_scores_by_chunk(w); }},
+    {"ring_addresses", [](Writer& w, const Rings& r) { r.emit_addresses(w); }},
+    {"ring_init", [](Writer& w, const Rings& r) { r.emit_init(w); }},
+    {"v_state", [](Writer& w, const Rings& r) { r.emit_v_state(w); }},
+    {"producer_states", [](Writer& w, const Rings& r) { r.emit_producer_states(w); }},
+    {"converter_states", [](Writer& w, const Rings& r) { r.emit_converter_states(w); }},
+    {"convert_k", [](Writer& w, const Rings& r) { r.emit_convert(w, true); }},
+    {"convert_v", [](Writer& w, const Rings& r) { r.emit_convert(w, false); }},
+    {"wait_v", [](Writer& w, const Rings& r) { r.emit_wait_v(w); }},
+    {"step_v", [](Writer& w, const Rings& r) { r.emit_step_v(w); }},
+    {"load_k", [](Writer& w, const Rings& r) { r.emit_load_k(w); }},
+    {"load_v", [](Writer& w, const Rings& r) { r.emit_load_v(w); }},
+};
+
+void add_ring_blocks(Holes& holes, const DecodePlan& p, const Rings& rings) {
+  for (const auto& [name, emit] : kRingBlocks) {
+    Writer w;
+    emit(w, rings);
+    holes.text(name, w.text());
+  }
+  Writer output, states;
+  emit_issue_output(output, p, rings);
+  holes.text("issue_output", output.text());
+  p.k->ring().emit_state(states, false);
+  rings.emit_v_state(states);
+  holes.text("consumer_states", states.text());
+}
 
 void add_numbers(Holes& holes, const DecodePlan& p) {
   const std::pair<const char*, int> numbers[] = {{"BM", p.BM},
@@ -399,7 +240,7 @@ void add_numbers(Holes& holes, const DecodePlan& p) {
   for (const auto& [name, value] : numbers) holes.number(name, value);
 }
 
-void add_texts(Holes& holes, const DecodePlan& p) {
+void add_texts(Holes& holes, const DecodePlan& p, const Rings& rings) {
   const auto word = [](unsigned x) { return fmt::format("{:#x}u", x); };
   const DType type = p.math;
   const auto& scales = p.config.operand->quantization;
@@ -417,16 +258,16 @@ void add_texts(Holes& holes, const DecodePlan& p) {
       {"q_low", word(p.q_descriptor().low())},
       {"v_low", word(p.v->descriptor().low())},
       {"p_low", word(p.p_descriptor().low())},
-      {"k_get", p.narrow ? "k_desc" : p.k->get()},
-      {"v_get", p.narrow ? "v_desc" : p.v->get()},
+      {"k_get", rings.k_get()},
+      {"v_get", rings.v_get()},
       {"k_empty", p.k->ring().empty(0)},
       {"v_empty", p.v->ring().empty(0)},
       {"members", fmt::format("{}", fmt::join(members, ", "))},
       {"factor", p.modifier->scale_log2()},
       {"own_row", p.own_row()},
       {"row", p.score_row("r")},
-      {"p_of_tile", p.v_in_k ? "p_of_tile" : "p_at"},
-      {"p_get", p.v_in_k ? fmt::format("p_desc + v_stage * {}", p.k->slot_bytes() >> 4) : "p_desc"},
+      {"p_of_tile", rings.p_address()},
+      {"p_get", rings.p_get()},
       {"one_copy", p.one_copy()},
       {"load_scores", p.scores_access().load()},
       {"pack", pack_name(type)},
@@ -449,23 +290,24 @@ void add_texts(Holes& holes, const DecodePlan& p) {
   for (const auto& [name, text] : texts) holes.text(name, text);
 }
 
-Holes holes_of(const DecodePlan& p) {
+Holes holes_of(const DecodePlan& p, const Rings& rings) {
   Holes holes;
   add_numbers(holes, p);
-  add_texts(holes, p);
+  add_texts(holes, p, rings);
+  add_ring_blocks(holes, p, rings);
   for (const auto& [name, emit] : kBlocks) holes.text(name, text_of(p, emit));
   holes.when("late_lengths", !p.stream->range_reads_lengths());
   holes.when("narrow", p.narrow).when("head_scale", p.head_scale).when("token_scale", p.token_scale);
   holes.when("scaled", p.scaled()).when("softmax_v", !p.narrow || p.token_scale);
   holes.when("zero_columns", p.ov_depth != p.padded_ov());
   holes.when("v_in_k", p.v_in_k).when("halves", p.halves());
-  holes.when("splits", p.stream->splits()).when("sink", p.sink).when("lse", p.lse);
-  holes.when("hidden", p.hidden.has_value()).number("smem_odd", p.smem_odd);
+  holes.when("splits", p.stream->splits()).when("sink", p.results.sink()).when("lse", p.results.lse());
+  holes.when("hidden", p.hidden.on()).number("smem_odd", p.smem_odd);
   holes.text("epilogue", fill_template("sm100_decode.cuh", "epilogue", holes).text());
   return holes;
 }
 
-Manifest manifest(const DecodePlan& p, const std::vector<KernelParam>& params) {
+Manifest manifest(const DecodePlan& p, const Rings& rings, const std::vector<KernelParam>& params) {
   Manifest m = manifest_of(p.config);
   m.num_threads = p.num_threads();
   m.smem_bytes = p.smem.bytes();
@@ -474,7 +316,7 @@ Manifest manifest(const DecodePlan& p, const std::vector<KernelParam>& params) {
   m.workspace_bytes_per_item = p.stream->workspace_per_item(p.partial_floats());
   m.params = params;
   m.expectations = {{"tcgen05.mma.cta_group::1.kind::f16", p.k_steps() + p.out_blocks() * p.v_steps()},
-                    {"griddepcontrol.wait", 4 + (p.narrow && !p.stream->range_reads_lengths())}};
+                    {"griddepcontrol.wait", rings.launch_waits()}};
   return m;
 }
 
@@ -482,15 +324,15 @@ Manifest manifest(const DecodePlan& p, const std::vector<KernelParam>& params) {
 
 KernelSource emit_decode(const DecodePlan& p) {
   const auto params = kernel_params(p);
-  const Holes holes = holes_of(p);
+  const std::unique_ptr<const Rings> rings = rings_of(p);
+  const Holes holes = holes_of(p, *rings);
   Writer body;
   body.line("#define kInfinity __int_as_float(0x7f800000)");
   body.blank();
-  body.raw(prelude_of(p).lines());
+  body.raw(prelude_of(p, *rings).lines());
   emit_fixed_heads(body, p.config);
   p.stream->emit_functions(body);
-  if (p.hidden)
-    kiln::MHAOperand(p.config.operand->kind, p.config.operand->page_size.value_or(1), 1).emit_functions(body);
+  p.hidden.emit_page_functions(body, p.config);
   body.raw(fill_template("sm100_decode.cuh", "functions", holes));
   if (p.narrow) body.raw(fill_template("sm100_decode.cuh", "convert", holes));
   body.line("extern \"C\" __global__ void __launch_bounds__({}, 1)", p.num_threads());
@@ -507,7 +349,7 @@ KernelSource emit_decode(const DecodePlan& p) {
   body.close();
 
   KernelSource source;
-  source.manifest = manifest(p, params);
+  source.manifest = manifest(p, *rings, params);
   const std::string facts = fmt::format(
       "Schedule {}: {} packed query rows by {} keys a tile, {} stages of K{}.\n"
       "Tensor memory: S' of even tiles 0, of odd tiles {}, O' {}, {} columns.\n"

@@ -54,7 +54,7 @@ void emit_whole(Writer& w, const DecodePlan& p) {
       out == DType::f32
           ? "output_row(row)[column] = x[i] * row_inverse[row];"
           : fmt::format("output_row(row)[column] = (u16){}(x[i] * row_inverse[row], 0.0f);", pack_name(out)),
-      p.hidden.has_value());
+      p.hidden.on());
 }
 
 void emit_store_part(Writer& w, const DecodePlan& p) {
@@ -62,11 +62,10 @@ void emit_store_part(Writer& w, const DecodePlan& p) {
 }
 
 void emit_repair(Writer& w, const DecodePlan& p) {
-  if (!p.hidden) return;
   const HiddenValues::Packed packed{fmt::format("s.m_block * {}", p.BM), 4, p.BN};
-  const HiddenValues::Place place = HiddenValues::place_of(p.config, HiddenValues::names_of_item(), packed);
-  p.hidden->emit_block_repair(w, place, fmt::format("*(int*)(smem_bytes + {})", p.smem_odd),
-                              "named_barrier_sync(1, 128);");
+  p.hidden.emit_block_repair(w, p.config, HiddenValues::names_of_item(), packed,
+                             fmt::format("*(int*)(smem_bytes + {})", p.smem_odd),
+                             "named_barrier_sync(1, 128);");
 }
 
 }  // namespace kiln::sm100

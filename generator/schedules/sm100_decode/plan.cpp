@@ -196,26 +196,22 @@ void set_memory(DecodePlan& p) {
                      (p.narrow ? 2 * p.raw_k->barrier_bytes() : 0),
                  8, "Q, S', P, O'; K and V rings full/empty");
   p.smem_flag = p.smem.add("flag", 4, 4, "arrivals at the item before this block");
-  if (p.hidden) p.smem_odd = p.smem.add("odd", 4, 4, "whether some column of O is not finite");
+  if (p.hidden.on()) p.smem_odd = p.smem.add("odd", 4, 4, "whether some column of O is not finite");
   p.smem_tmem = p.smem.add("tmem", 4, 4, "address of tensor memory");
 }
 
-/// Chunks of a latent slot: a product begins with the first that has come, and each is freed by its last reader. Nine
-/// instead of three are predicted to gain 2 % at 64 rows and nothing at 16, for 8 to 15 % more issue slots.
-void choose_chunks(DecodePlan& p, Config& c, const Refusals& refuse) {
+/// Chunks of a latent slot, whole panels (V26): a product begins with the first that has come, and each is freed by its
+/// last reader. Nine instead of three are predicted to gain 2 % at 64 rows and nothing at 16, for 8 to 15 % more issue
+/// slots.
+void choose_chunks(DecodePlan& p, Config& c) {
   if (!p.v_in_k) return;
   const int panels = padded(p.depth) / 64;
   p.num_qk_stages = c.num_qk_stages.value_or(panels % 3 == 0 ? 3 : panels % 2 == 0 ? 2 : 1);
-  if (panels % p.num_qk_stages != 0) {
-    refuse("V26", {"/num_qk_stages"}, fmt::format("num_qk_stages divides the {} panels of a K row", panels),
-           "1");
-    p.num_qk_stages = 1;
-  }
   c.num_qk_stages = p.num_qk_stages;
 }
 
 bool choose_stages(DecodePlan& p, Config& c, const Refusals& refuse) {
-  choose_chunks(p, c, refuse);
+  choose_chunks(p, c);
   const int most = target_info(Target::sm_100a).smem_bytes;
   p.num_kv_stages = c.num_kv_stages.value_or(kMostStages);
   set_rings(p), set_memory(p);
@@ -285,8 +281,7 @@ std::optional<DecodePlan> plan_decode(Config c, Violations& out) {
   DecodePlan p;
   p.depth = c.depth;
   p.ov_depth = *c.ov_depth;
-  p.lse = *c.lse;
-  p.sink = *c.sink;
+  p.results = RowResults(c);
   p.narrow = size_of(*c.kv_dtype) == 1;
   p.v_in_k = *c.v_from_k;
   p.BN = p.v_in_k ? 64 : 128;

@@ -11,6 +11,7 @@
 #include "generator/systems/fa4_config.hpp"
 #include "generator/systems/hidden_values.hpp"
 #include "generator/systems/mask.hpp"
+#include "generator/systems/row_results.hpp"
 #include "generator/systems/score_mod.hpp"
 #include "generator/systems/sm100/tma_consumer_pipeline.hpp"
 #include "generator/systems/sm100/tmem_access.hpp"
@@ -27,7 +28,7 @@ struct DecodePlan {
   int depth = 0, ov_depth = 0, BM = 0, num_kv_stages = 0;
   int num_qk_stages = 1;  ///< chunks of a latent slot, which come and are freed one by one
   int BN = 128;           ///< keys of a tile: rows of the matrix instruction of S', 128 or 64
-  bool lse = false, sink = false;
+  RowResults results;
   /// K and V of one byte an element: four more warps turn tiles into FP16, which is the type of all products then.
   bool narrow = false;
   DType math = DType::bf16;
@@ -47,7 +48,7 @@ struct DecodePlan {
   std::optional<StreamK> stream;
   std::optional<Mask> mask;
   std::optional<ScoreModifier> modifier;
-  std::optional<HiddenValues> hidden;  ///< of masks that hide keys from some rows of a tile
+  HiddenGuard hidden;  ///< of masks that hide keys from some rows of a tile
 
   /// Softmax, a warp that issues products, one that copies; warps that convert.
   int num_threads() const { return narrow ? 320 : 192; }

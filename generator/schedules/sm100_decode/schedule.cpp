@@ -10,7 +10,7 @@ class Sm100Decode final : public Schedule {
   explicit Sm100Decode(sm100::DecodePlan plan) : plan_(std::move(plan)) {}
 
   const Config& resolved() const override { return plan_.config; }
-  bool guards_hidden_values() const override { return plan_.hidden.has_value(); }
+  bool guards_hidden_values() const override { return plan_.hidden.on(); }
   nlohmann::ordered_json systems() const override {
     const auto& p = plan_;
     nlohmann::ordered_json out;

@@ -1,4 +1,5 @@
 // The text of an sm100_prefill kernel: what templates/sm100_prefill.cuh leaves open.
+#include "base/plural.hpp"
 #include "generator/config/quantization.hpp"
 #include "generator/emit/head.hpp"
 #include "generator/emit/manifest_of.hpp"
@@ -49,8 +50,7 @@ std::vector<KernelParam> kernel_params(const PrefillPlan& p) {
   for (const std::size_t i : {1u, 2u})
     if (p.operand->table()) params[i].map = p.operand->map(p.fa4.gran, span, l2_promotion(p));
   const auto add = [&](Kind kind, const char* role) { params.push_back({kind, role, {}}); };
-  if (p.lse) add(Kind::pointer, "lse");
-  if (p.sink) add(Kind::pointer, "sink");
+  p.results.add_pointers(params);
   if (p.scales)
     for (const char* role : {"q_scale", "k_scale", "v_scale"}) add(Kind::pointer, role);
   if (p.ragged)
@@ -61,15 +61,15 @@ std::vector<KernelParam> kernel_params(const PrefillPlan& p) {
   if (p.operand->table()) add(Kind::i32, "key_capacity");
   if (p.ragged) {
     add(Kind::i32, "batch");
-    if (p.lse) add(Kind::i32, "total_q");
+    p.results.add_total(params, p.ragged);
     add(Kind::i64, "o_stride_seq"), add(Kind::i64, "o_stride_head");
   } else {
     for (const char* role : {"seqlen_q", "seqlen_k", "num_m_blocks", "num_tiles"}) add(Kind::i32, role);
     if (p.dynamic()) add(Kind::i32, "section_heads");
   }
-  if (p.hidden) HiddenValues::add_params(params, p.config);
+  p.hidden.add_params(params, p.config);
   add_score_params(params, *p.mask, *p.modifier);
-  for (const char* name : p.modifier->factors(p.lse)) add(Kind::f32, name);
+  for (const char* name : p.modifier->factors(p.results.lse())) add(Kind::f32, name);
   return params;
 }
 
@@ -83,18 +83,15 @@ void use_sections(Prelude& prelude, const PrefillPlan& p) {
   prelude.use(p.fp8 ? "tcgen05_mma_e4m3" : "tcgen05_mma");
   prelude.use(p.fp8 ? "pack_e4m3" : pack_name(p.config.dtype));
   prelude.use(pack_name(*p.config.out_dtype));
-  if (p.lse) prelude.use("log2_approx");
+  p.results.use(prelude);
   if (p.ragged) {
     for (const char* section : {"zero_16_bytes", "copy_16_bytes", "ragged_items"}) prelude.use(section);
     prelude.use(p.operand->table() ? "sequence_of_pages" : "sequence_of_offsets");
   }
   p.softmax().use(prelude);
   p.modifier->use(prelude);
-  if (p.hidden) {
-    p.hidden->use(prelude);
-    prelude.use("hide_from");
-    if (p.fp8) prelude.use("byte_type");
-  }
+  p.hidden.use(prelude);
+  if (p.hidden.on()) prelude.use("hide_from");
   p.scores_access().add_load(prelude);
   p.output_access().add_load(prelude);
   p.output_access().add_store(prelude);
@@ -202,7 +199,7 @@ void emit_store(Writer& w, const PrefillPlan& p) {
 
 /// Rows that V of keys has reached which the mask hides from them.
 void emit_repair(Writer& w, const PrefillPlan& p) {
-  if (!p.hidden) return;
+  if (!p.hidden.on()) return;
   HiddenValues::Place place =
       HiddenValues::place_of(p.config, {"work.batch", "work.head", "work.kv_head", "work.q_start",
                                         "work.k_start", "work.seqlen_q", "work.seqlen_k"});
@@ -213,7 +210,7 @@ void emit_repair(Writer& w, const PrefillPlan& p) {
   w.line("const int again = any_lane(odd);");
   w.line("#pragma unroll 1");
   w.open("for (int tile = 0; same(again) && tile < 2; ++tile)");
-  p.hidden->emit_repair(w, place, "again", "bulk_wait();  // the store has been written\n__syncwarp();");
+  p.hidden.emit_repair(w, place, "again", "bulk_wait();  // the store has been written\n__syncwarp();");
   w.close();
 }
 
@@ -301,7 +298,7 @@ Holes tile_holes(const PrefillPlan& p) {
   holes.number("k_step", f.MMA_K)
       .number("chunks", f.swizzle_bytes / 16)
       .number("threshold", p.softmax().threshold());
-  holes.when("offload", p.exp_offload > 0).when("hidden", p.hidden.has_value());
+  holes.when("offload", p.exp_offload > 0).when("hidden", p.hidden.on());
   holes.when("bytes", p.fp8).number("top", RowSoftmax::kTop);
   holes.text("pack", p.fp8 ? "pack_e4m3" : pack_name(p.config.dtype))
       .text("out_pack", pack_name(*p.config.out_dtype));
@@ -400,20 +397,21 @@ void add_roles(Holes& holes, const PrefillPlan& p) {
       {"key_lengths", key_lengths(p)},
       {"key_capacity", p.operand->table() ? "key_capacity" : "0"},
       {"scale_log2", p.scale_log2()},
-      {"natural_max", p.sink ? "top" : "row_max * " + p.natural_scale() + top_of(p)},
+      {"natural_max", p.results.sink() ? "top" : "row_max * " + p.natural_scale() + top_of(p)},
       {"own_max", fmt::format("row_max * ({} * 0.693147181f)", p.scale_log2()) + top_of(p)},
       {"value_scale", p.scales ? fmt::format(" * v_scale[{}]", head_of_scales(p)) : ""},
       {"v_desc", p.v->get()},
       {"lse_row", p.ragged ? "(long long)work.head * total_q + work.q_start + row"
                            : "((long long)work.batch * heads_q + work.head) * seqlen_q + row"}};
   for (const auto& [name, text] : texts) holes.text(name, text);
-  const bool rows = p.lse || p.mask->bounded_above() || p.mask->has_bits() || p.modifier->names_rows();
+  const bool rows =
+      p.results.lse() || p.mask->bounded_above() || p.mask->has_bits() || p.modifier->names_rows();
   const std::pair<const char*, bool> conditions[] = {{"dynamic", p.dynamic()},
                                                      {"ragged", p.ragged},
                                                      {"table", p.operand->table()},
                                                      {"counter", p.dynamic() && !p.ragged},
-                                                     {"sink", p.sink},
-                                                     {"lse", p.lse},
+                                                     {"sink", p.results.sink()},
+                                                     {"lse", p.results.lse()},
                                                      {"rows", rows}};
   for (const auto& [name, value] : conditions) holes.when(name, value);
   holes.number("BM", 2 * PrefillPlan::kRows).number("section_tiles", p.section_tiles());
@@ -435,8 +433,7 @@ KernelSource emit_prefill(const PrefillPlan& p) {
   body.blank();
   body.raw(prelude.lines());
   emit_fixed_heads(body, p.config);
-  if (p.hidden)
-    kiln::MHAOperand(p.config.operand->kind, p.config.operand->page_size.value_or(1), 1).emit_functions(body);
+  p.hidden.emit_page_functions(body, p.config);
   p.work().emit(body);
   body.raw(fill_template("sm100_prefill.cuh", "functions", holes));
   body.line("extern \"C\" __global__ void __launch_bounds__({}, 1)", PrefillPlan::kThreads);
@@ -460,13 +457,14 @@ KernelSource emit_prefill(const PrefillPlan& p) {
   m.expectations = {{p.fp8 ? "tcgen05.mma.cta_group::1.kind::f8f6f4" : "tcgen05.mma.cta_group::1.kind::f16",
                      4 * (p.k_steps() + p.v_steps())}};
   const std::string facts = fmt::format(
-      "Schedule {}: two tiles of 128 query rows by {} keys a tile, {} KV {}, {} qk stages, P in {} pieces.\n"
+      "Schedule {}: two tiles of 128 query rows by {} keys a tile, {} KV {}, {}, P in {}.\n"
       "Tensor memory: S0 P0 0, S1 P1 {}, O0 {}, O1 {}, {} of 512 columns.\n"
       "Registers: {} a softmax thread, {} a correction thread, {} others.\nShared memory ({} bytes):{}",
       *p.config.schedule, p.BN, p.fa4.num_kv_stages,
-      p.fa4.shared_ring ? "slots that K and V share" : "stages of K and of V", p.fa4.num_qk_stages,
-      p.fa4.num_pv_stages, p.fa4.tmem_s1, p.fa4.tmem_o0, p.fa4.tmem_o1, p.fa4.tmem_used, p.registers.softmax,
-      p.registers.correction, p.registers.issue, p.smem.bytes(), p.smem.listing());
+      p.fa4.shared_ring ? "slots that K and V share" : "stages of K and of V",
+      number_of(p.fa4.num_qk_stages, "qk stage"), number_of(p.fa4.num_pv_stages, "piece"), p.fa4.tmem_s1,
+      p.fa4.tmem_o0, p.fa4.tmem_o1, p.fa4.tmem_used, p.registers.softmax, p.registers.correction,
+      p.registers.issue, p.smem.bytes(), p.smem.listing());
   set_text(source, facts, body.lines());
   return source;
 }

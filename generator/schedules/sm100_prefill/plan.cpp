@@ -100,13 +100,6 @@ bool check_tiles(const PrefillPlan& p, const Config& c, const Refusals& refuse) 
         std::to_string(f.BN));
     return false;
   }
-  if (f.num_qk_stages > 1 && (f.shared_ring || p.k->num_panels() % f.num_qk_stages != 0)) {
-    refuse("V26", {"/num_qk_stages", "/shared_ring"},
-           fmt::format("num_qk_stages divides the {} swizzle panels of a K row, in a ring of its own",
-                       p.k->num_panels()),
-           "1");
-    return false;
-  }
   if (c.num_qk_stages.value_or(1) > 1 && f.shared_ring) {
     refuse("V26", {"/num_qk_stages", "/shared_ring"}, "K of a shared ring comes at once", "1");
     return false;
@@ -199,9 +192,9 @@ ScoreLayout row_layout(int BN) {
 void set_scores(PrefillPlan& p, const Config& c) {
   // The warps that look pages up leave no registers for a second way.
   if (!p.operand->table()) p.hidden = HiddenValues::of(c, pack_name(*c.out_dtype));
-  if (p.hidden) p.hidden = p.hidden->apart();
+  p.hidden.set_apart();
   ScoreLayout scores = row_layout(p.BN);
-  scores.without_branches = p.hidden.has_value();
+  scores.without_branches = p.hidden.on();
   p.mask.emplace(*c.mask, scores);
   p.modifier.emplace(*c.score_mod, row_layout(p.BN));
 }
@@ -222,8 +215,7 @@ std::optional<PrefillPlan> plan_prefill(Config c, Violations& out) {
   p.depth = c.depth;
   p.ov_depth = *c.ov_depth;
   p.exp_offload = c.exp_offload.value_or(0.0);
-  p.lse = *c.lse;
-  p.sink = *c.sink;
+  p.results = RowResults(c);
   p.ragged = operand_form(c.operand->kind).ragged_q;
   p.fa4 = configure(c);
   p.BN = p.fa4.BN;

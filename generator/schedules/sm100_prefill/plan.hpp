@@ -11,6 +11,7 @@
 #include "generator/systems/fa4_config.hpp"
 #include "generator/systems/hidden_values.hpp"
 #include "generator/systems/mask.hpp"
+#include "generator/systems/row_results.hpp"
 #include "generator/systems/score_mod.hpp"
 #include "generator/systems/sm100/row_softmax.hpp"
 #include "generator/systems/sm100/tma_consumer_pipeline.hpp"
@@ -33,7 +34,7 @@ struct PrefillPlan {
 
   int depth = 0, ov_depth = 0, BN = 0;
   double exp_offload = 0;  ///< share of exponentials on the FMA pipe
-  bool lse = false, sink = false;
+  RowResults results;
   bool fp8 = false;     ///< Q, K, V and P are E4M3
   bool scales = false;  ///< Q, K and V have scales, of a tensor, a head or a head of a sequence
   bool ragged = false;  ///< Q and O run over the rows of all sequences: every operand but contiguous
@@ -46,7 +47,7 @@ struct PrefillPlan {
   std::optional<TMAConsumerPipeline> k, v;
   std::optional<Mask> mask;
   std::optional<ScoreModifier> modifier;
-  std::optional<HiddenValues> hidden;  ///< of masks that hide keys from some rows of a tile
+  HiddenGuard hidden;  ///< of masks that hide keys from some rows of a tile
 
   static constexpr int kThreads = 512, kRows = 128;  ///< rows of one of the two tiles of queries
   static constexpr int kPanelBytes = kRows * 128;    ///< of O: 64 columns

@@ -45,7 +45,7 @@ class Sm100Prefill final : public Schedule {
     return overlapped_timeline(model);
   }
   KernelSource emit() const override { return sm100::emit_prefill(plan_); }
-  bool guards_hidden_values() const override { return plan_.hidden.has_value(); }
+  bool guards_hidden_values() const override { return plan_.hidden.on(); }
 
  private:
   sm100::PrefillPlan plan_;

@@ -1,13 +1,12 @@
 #include "generator/schedules/sm80_decode/base.hpp"
 
-#include <fmt/ranges.h>
-
 #include <algorithm>
 
 #include "generator/emit/head.hpp"
 #include "generator/emit/manifest_of.hpp"
 #include "generator/emit/output_elements.hpp"
 #include "generator/emit/parameters.hpp"
+#include "generator/schedules/common/decode_text.hpp"
 #include "generator/schedules/common/kv_loop_text.hpp"
 #include "generator/targets/target.hpp"
 
@@ -55,28 +54,19 @@ std::vector<KernelParam> kernel_params(const DecodeBase& p, std::vector<KernelPa
   std::vector<KernelParam> params;
   const auto add = [&](Kind kind, const std::string& role) { params.push_back({kind, role, {}}); };
   add(Kind::pointer, "q"), add(Kind::pointer, "o");
-  if (p.lse) add(Kind::pointer, "lse");
-  if (p.sink) add(Kind::pointer, "sink");
+  p.results.add_pointers(params);
   if (!p.stream->by_rows()) add(Kind::pointer, "workspace"), add(Kind::pointer, "item_counters");
   for (KernelParam& param : cache) params.push_back(std::move(param));
-  for (const auto& m : p.stream->members())
-    add(std::string_view(m.type) == "int" ? Kind::i32 : Kind::pointer, m.role);
-  if (p.lse && p.ragged()) add(Kind::i32, "total_q");
-  for (const char* tensor : {"q", "o"}) {
-    for (const char* axis : {"batch", "seq", "head"}) {
-      if (p.ragged() && std::string_view(axis) == "batch") continue;
-      add(Kind::i64, fmt::format("{}_stride_{}", tensor, axis));
-    }
-  }
+  add_problem_params(params, *p.stream);
+  p.results.add_total(params, p.ragged());
+  add_query_strides(params, p.ragged());
   add_score_params(params, *p.mask, *p.modifier);
   for (const char* name : p.modifier->factors()) add(Kind::f32, name);
   return without_fixed_heads(std::move(params), p.config);
 }
 
 void emit_problem(Writer& w, const DecodeBase& p) {
-  std::vector<std::string> members;
-  for (const auto& m : p.stream->members()) members.emplace_back(m.role);
-  w.line("const Problem problem = {{{}}};", fmt::join(members, ", "));
+  kiln::emit_problem(w, *p.stream);
   w.line("const int group = heads_q / heads_kv;  // query heads of a KV head");
 }
 
@@ -99,27 +89,15 @@ void emit_query_rows(Writer& w, const DecodeBase& p, const std::string& row, int
 
 void emit_limits(Writer& w, const DecodeBase& p) {
   const std::string first = "(s.sequence.seqlen_k - s.sequence.seqlen_q + ";
-  if (!p.mask->has_bits()) {
-    w.line("const int clean_end = {};  // keys before it are hidden from no row by their end",
-           p.mask->end_key(fmt::format("{}s.m_block * {} / group)", first, p.BM), "s.sequence.seqlen_k",
-                           "s.batch"));
-  }
-  if (p.mask->bounded_below()) {
-    w.line("const int clean_first = {};",
-           p.mask->first_key(fmt::format("{}(s.m_block * {} + max(rows, 1) - 1) / group)", first, p.BM),
-                             "s.batch"));
-  }
+  emit_clean_range(w, *p.mask, p.score_context(), fmt::format("{}s.m_block * {} / group)", first, p.BM),
+                   fmt::format("{}(s.m_block * {} + max(rows, 1) - 1) / group)", first, p.BM));
   p.modifier->emit_rows(w, p.score_context());
   p.mask->emit_rows(w, p.score_context());
 }
 
 void emit_mask(Writer& w, const DecodeBase& p, int keys) {
   p.modifier->emit_apply(w, p.score_context(), "first_key");
-  if (p.mask->has_bits()) return p.mask->emit_apply(w, p.score_context(), "first_key", {});
-  w.open("if (first_key + {} > clean_end{})", keys,
-         p.mask->bounded_below() ? " || first_key < clean_first" : "");
-  p.mask->emit_apply(w, p.score_context(), "first_key", {});
-  w.close();
+  emit_mask_outside(w, *p.mask, p.score_context(), "first_key", fmt::format("first_key + {}", keys));
 }
 
 void emit_reset(Writer& w, const DecodeBase& p, int output_registers) {
@@ -130,11 +108,12 @@ void emit_reset(Writer& w, const DecodeBase& p, int output_registers) {
 void emit_finish(Writer& w, const DecodeBase& p, bool scaled) {
   w.comment("1 / sum of a finished row (0 where no key was visible), and its LSE");
   w.open("const auto finish = [&](int row, float maximum, float sum, bool first)");
-  if (p.sink || p.lse) w.line("{}float top = maximum * (scale_log2 * 0.693147181f);", p.sink ? "" : "const ");
-  if (p.sink || p.lse) {
+  if (p.results.sink() || p.results.lse())
+    w.line("{}float top = maximum * (scale_log2 * 0.693147181f);", p.results.sink() ? "" : "const ");
+  if (p.results.sink() || p.results.lse()) {
     w.line("const int packed = s.m_block * {} + row, head = s.kv_head * group + packed % group;", p.BM);
   }
-  if (p.sink) {
+  if (p.results.sink()) {
     w.comment("the sink is one more logit, without a value");
     w.line("const float logit = sink[head], with_sink = fmaxf(top, logit);");
     w.line(
@@ -145,16 +124,16 @@ void emit_finish(Writer& w, const DecodeBase& p, bool scaled) {
     w.line("sum = sum * own + (logit == with_sink ? 1.0f : exp2_approx((logit - with_sink) * 1.44269504f));");
     w.line("top = with_sink;");
   }
-  if (p.lse) {
+  if (p.results.lse()) {
     w.open("if (first)");
     w.line("lse[{} + packed / group] = {} ? top + log2_approx(sum) * 0.693147181f : -kInfinity;",
            p.ragged() ? "(long long)head * total_q + s.sequence.q_start"
                       : "((long long)s.batch * heads_q + head) * s.sequence.seqlen_q",
-           p.sink ? "visible" : "sum != 0.0f");
+           p.results.sink() ? "visible" : "sum != 0.0f");
     w.close();
   }
   w.line("return sum != 0.0f ? {}{}rcp_approx(sum) : 0.0f;", scaled ? "v_factor * " : "",
-         p.sink ? "own * " : "");
+         p.results.sink() ? "own * " : "");
   w.close(";");
   w.comment("first element of O of a packed row");
   w.open("const auto output_row = [&](int row)");
@@ -189,7 +168,7 @@ void emit_combine(Writer& w, const DecodeBase& p) {
   w.line("maximum = top;");
   w.close();
   w.line("const float factor = finish(row, maximum, sum, c == 0);");
-  if (p.hidden) HiddenValues::emit_look_at(w, "out");
+  p.hidden.emit_look_at(w, "out");
   w.line("{}", store_four(p.out(), "output_row(row) + 4 * c", "out.x * factor", "out.y * factor",
                           "out.z * factor", "out.w * factor"));
   w.close();
@@ -211,14 +190,20 @@ void emit_arrival(Writer& w, const DecodeBase& p) {
   w.close();
 }
 
+void emit_repair(Writer& w, const DecodeBase& p) {
+  const HiddenValues::Packed packed{fmt::format("s.m_block * {}", p.BM), p.num_threads / 32, p.BN};
+  p.hidden.emit_block_repair(w, p.config, HiddenValues::names_of_item(), packed, p.odd_flag(),
+                             "__syncthreads();");
+}
+
 void use_common(Prelude& prelude, const DecodeBase& p) {
   for (const char* section : {"smem_address", "load_global_32", "rcp_approx"}) prelude.use(section);
   prelude.use(p.config.dtype == DType::bf16 ? "pack_bf16" : "pack_fp16");
   use_output(prelude, p.out());
-  if (p.lse) prelude.use("log2_approx");
+  p.results.use(prelude);
   p.softmax->use(prelude);
   p.modifier->use(prelude);
-  if (p.hidden) p.hidden->use(prelude);
+  p.hidden.use(prelude);
   p.stream->use(prelude);
 }
 

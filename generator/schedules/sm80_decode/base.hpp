@@ -13,6 +13,7 @@
 #include "generator/systems/mask.hpp"
 #include "generator/systems/mha_operand.hpp"
 #include "generator/systems/online_softmax.hpp"
+#include "generator/systems/row_results.hpp"
 #include "generator/systems/score_mod.hpp"
 #include "generator/systems/stream_k.hpp"
 
@@ -24,14 +25,14 @@ struct DecodeBase {
   int BM = 16, BN = 0, depth = 0, ov_depth = 0;
   int num_threads = 0, num_stages = 0, ctas_per_sm = 1;
   int smem_bytes = 0;  ///< the last 16 hold arrivals at an item
-  bool lse = false, sink = false;
+  RowResults results;
 
   std::optional<MHAOperand> operand;
   std::optional<OnlineSoftmax> softmax;
   std::optional<StreamK> stream;
   std::optional<Mask> mask;
   std::optional<ScoreModifier> modifier;
-  std::optional<HiddenValues> hidden;  ///< of masks that hide keys from some rows of a tile
+  HiddenGuard hidden;  ///< of masks that hide keys from some rows of a tile
 
   bool ragged() const { return operand_form(config.operand->kind).ragged_q; }
   DType out() const { return *config.out_dtype; }
@@ -40,6 +41,8 @@ struct DecodeBase {
   /// A partial result: O, then maximum and sum of each row.
   int partial_floats() const { return BM * ov_depth + 2 * BM; }
   int smem_flag() const { return smem_bytes - 16; }
+  /// Whether some column of O is not finite, emitted.
+  std::string odd_flag() const { return fmt::format("*(int*)(smem_bytes + {})", smem_flag() + 8); }
   Resources resources() const;
   nlohmann::ordered_json operand_constants() const;
 
@@ -66,6 +69,8 @@ void emit_reset(Writer& w, const DecodeBase& p, int output_registers);
 void emit_finish(Writer& w, const DecodeBase& p, bool scaled);
 /// Of a segment that is a part, whose result is in the workspace: counts its arrival; the last combines.
 void emit_arrival(Writer& w, const DecodeBase& p);
+/// Rows that V of keys has reached which the mask hides from them.
+void emit_repair(Writer& w, const DecodeBase& p);
 
 /// Sections of both kernels' text.
 void use_common(Prelude& prelude, const DecodeBase& p);

@@ -1,21 +1,14 @@
 // The text of an sm80_decode kernel, in the order of the kernel; the epilogue has its own file.
-#include "generator/config/quantization.hpp"
 #include "generator/emit/cache_rows.hpp"
-#include "generator/operands/operand_form.hpp"
-#include "generator/schedules/sm80_decode/plan.hpp"
-#include "generator/systems/scale_strides.hpp"
+#include "generator/schedules/sm80_decode/key_scales.hpp"
+#include "generator/schedules/sm80_decode/query.hpp"
 
 namespace kiln::sm80 {
 namespace {
 
-using Kind = KernelParam::Kind;
-
 std::vector<KernelParam> cache_params(const DecodePlan& p) {
   std::vector<KernelParam> params = p.operand->params();
-  const auto add = [&](Kind kind, const std::string& role) { params.push_back({kind, role, {}}); };
-  if (!p.quantization) return params;
-  add(Kind::pointer, "k_scale"), add(Kind::pointer, "v_scale");
-  if (p.scale_group > 0) add_scale_strides(params, *p.config.operand, true);
+  KeyScales(p).add_params(params);
   return params;
 }
 
@@ -26,56 +19,18 @@ void emit_setup(Writer& w, const DecodePlan& p) {
   w.line("const u32 smem_k = smem_address(smem_bytes) + warp * {};", p.num_stages * p.k->stage_bytes());
   w.line("const u32 smem_v = smem_address(smem_bytes) + {} + warp * {};", p.smem_v,
          p.num_stages * p.v->stage_bytes());
-  if (p.scale_group > 0) {
-    w.line("const u32 smem_scales = smem_address(smem_bytes) + {} + warp * {};", p.smem_scales,
-           p.num_stages * 8 * p.scale_stage_floats());
-  }
+  KeyScales(p).emit_setup(w);
   w.line("float* const exchange = (float*)(smem_bytes + {});  // O of every warp, {} columns at a time",
          p.smem_exchange, p.kExchangeColumns);
   w.line(
       "float2* const warp_rows = (float2*)(smem_bytes + {});  // maximum and sum of each row, of each warp",
       p.smem_rows);
-  if (p.hidden) w.line("if (thread == 0) *(int*)(smem_bytes + {}) = 0;", p.smem_flag() + 8);
+  p.hidden.emit_flag(w, p.odd_flag(), "thread == 0");
   emit_problem(w, p);
-  if (!p.q_in_registers)
-    w.line("const u32 smem_q = smem_address(smem_bytes) + {} + lane * 16;  // Q as this lane's fragments",
-           p.smem_q);
+  query_of(p).emit_setup(w, p);
   p.k->emit_lane(w);
   if (p.modifier->scale_log2() != "scale_log2")
     w.line("const float scale_log2 = {};  // of modified scores", p.modifier->scale_log2());
-}
-
-/// Scales of the tile's keys, one row a lane, beside the copies of K or V.
-void emit_copy_scales(Writer& w, const DecodePlan& p, const char* name) {
-  if (p.scale_group == 0) return;
-  const int groups = p.k->groups(), bytes = groups % 4 == 0 ? 16 : groups % 2 == 0 ? 8 : 4;
-  const int each = bytes / 4;
-  w.open("");
-  std::string page = "load_page";
-  if (p.operand->chunks() > 1) {
-    w.line("const int row_page = __shfl_sync(0xffffffffu, load_page, lane / {} % {});",
-           p.operand->chunk_rows(), p.operand->chunks());
-    page = "row_page";
-  }
-  const std::string row = "load_row + lane", in_page = p.operand->row_in_page(row);
-  std::string first;
-  if (p.operand->table()) first = fmt::format("{} * {}_scale_stride_page + ", page, name);
-  if (operand_form(p.config.operand->kind).batch_keys())
-    first = fmt::format("load.batch * {}_scale_stride_batch + ", name);
-  std::string token = in_page;
-  if (operand_form(p.config.operand->kind).ragged_k()) token = "load.sequence.k_start + " + in_page;
-  w.line("const float* const {0}_scale_src = {0}_scale + {1}{2};", name, first,
-         scale_of_row(*p.config.operand, name, token, "load.kv_head", groups));
-  const std::string valid =
-      fmt::format("{}{} < load.sequence.seqlen_k", p.operand->table() ? page + " >= 0 && " : "", row);
-  w.open("if (lane < {})", p.WN);
-  for (int i = 0; i < groups; i += each) {
-    w.line("cp_async_small<{}>(smem_scales + stage * {} + {} + lane * {}, {}_scale_src + {}, {});", bytes,
-           8 * p.scale_stage_floats(), (*name == 'v' ? 4 * p.scale_stage_floats() : 0) + 4 * i, 4 * groups,
-           name, i, valid);
-  }
-  w.close();
-  w.close();
 }
 
 // The copies: their own walk over this block's tiles, `stages` tiles ahead of the products.
@@ -105,7 +60,7 @@ void emit_loader(Writer& w, const DecodePlan& p) {
     w.open("if (loading)");
     w.line("const u32 slot = smem_{} + stage * {};", name, buffer.stage_bytes());
     buffer.emit_copy(w, "slot", "load_page", "load_row", "load.sequence.seqlen_k");
-    emit_copy_scales(w, p, name);
+    KeyScales(p).emit_copy(w, name);
     w.close();
     w.line("cp_async_commit();");
     if (*name == 'v') {
@@ -122,47 +77,10 @@ void emit_loader(Writer& w, const DecodePlan& p) {
   w.line("for (int stage = 0; stage < {}; ++stage) {{ load_k(stage); load_v(stage); }}", p.num_stages);
 }
 
-// Q as A fragments.
-void emit_load_q(Writer& w, const DecodePlan& p) {
-  emit_query_rows(w, p, "", p.k->bytes() ? 4 : 2);
-  if (!p.q_in_registers) {
-    w.comment("every warp reads some of the steps, shared memory gathers them");
-    w.open("for (int step = warp; step < {}; step += {})", p.k->steps(), p.num_warps);
-    for (int r = 0; r < 2; ++r) {
-      if (p.k->bytes()) {
-        w.line("load_q_interleaved(q_reg + {0}, q_row_{0} + 16 * step, real_{0});", r);
-      } else {
-        w.line("q_reg[{0}] = real_{0} ? load_global_32(q_row_{0} + 16 * step) : 0u;", r);
-        w.line("q_reg[{1}] = real_{0} ? load_global_32(q_row_{0} + 16 * step + 8) : 0u;", r, 2 + r);
-      }
-    }
-    w.line("store_shared_128(smem_q + 512 * step, q_reg);");
-    w.close();
-    w.line("__syncthreads();");
-    return;
-  }
-  for (int step = 0; step < p.k->steps(); ++step) {
-    for (int r = 0; r < 2; ++r) {
-      if (p.k->bytes()) {
-        w.line("load_q_interleaved(q_reg + {}, q_row_{} + {}, real_{});", 4 * step + r, r, 16 * step, r);
-      } else {
-        w.line(
-            "q_reg[{0}] = real_{1} ? load_global_32(q_row_{1} + {2}) : 0u; q_reg[{3}] = real_{1} ? "
-            "load_global_32(q_row_{1} + {4}) : 0u;",
-            4 * step + r, r, 16 * step, 4 * step + 2 + r, 16 * step + 8);
-      }
-    }
-  }
-}
-
 void emit_tile(Writer& w, const DecodePlan& p) {
   w.line("const int first_key = n * {} + warp * {};", p.BN, p.WN);
   w.line("const bool visible = first_key < s.sequence.seqlen_k;  // else only zeros came");
-  if (p.scale_group > 0) {
-    w.line("const float* const k_scales = (const float*)(smem_bytes + {} + warp * {}) + stage * {};",
-           p.smem_scales, p.num_stages * 8 * p.scale_stage_floats(), 2 * p.scale_stage_floats());
-    w.line("const float* const v_scales = k_scales + {};", p.scale_stage_floats());
-  }
+  KeyScales(p).emit_tile(w);
   p.mask->emit_load(w, p.score_context(), "first_key", true);
   w.comment("K(n) has landed");
   w.line("CP_ASYNC_WAIT({});", 2 * p.num_stages - 1);
@@ -170,11 +88,7 @@ void emit_tile(Writer& w, const DecodePlan& p) {
   w.open("if (visible)");
   w.line("const u32 k_stage = smem_k + stage * {};", p.k->stage_bytes());
   p.k->emit_qk(w, "k_stage");
-  if (p.head_scale()) {
-    for (int i = 0; i < p.WN / 2; i += 4)
-      w.line("s_acc[{}] *= k_factor; s_acc[{}] *= k_factor; s_acc[{}] *= k_factor; s_acc[{}] *= k_factor;", i,
-             i + 1, i + 2, i + 3);
-  }
+  KeyScales(p).emit_scores(w);
   w.close();
   w.comment("every lane has read K(n): its stage takes K(n + {})", p.num_stages);
   w.line("__syncwarp();");
@@ -202,22 +116,18 @@ void emit_main(Writer& w, const DecodePlan& p) {
   w.banner("work items");
   w.line("float s_acc[{}];  // S: 16 x {} scores of this warp", p.WN / 2, p.WN);
   w.line("float o_acc[{}];  // O: 16 x {}, of this warp's keys", p.depth / 2, p.depth);
-  w.line("u32 q_reg[{}];  // Q: 16 x {} as the A operand", p.q_in_registers ? p.depth / 4 : 8,
-         p.q_in_registers ? p.depth : 32);
-  if (p.scale_group > 0)
-    w.line("const int column = 2 * (lane & 3);  // of this lane's scores in groups of 8");
+  query_of(p).emit_registers(w, p);
+  KeyScales(p).emit_names(w);
   w.line("{}int stage = 0;", p.num_stages > 1 ? "" : "const ");
   p.stream->emit_range(w);
   p.stream->emit_loop_open(w);
   w.line(
       "const int rows = min({0}, group * s.sequence.seqlen_q - s.m_block * {0});  // packed rows that exist",
       p.BM);
-  emit_load_q(w, p);
+  emit_query_rows(w, p, "", p.k->bytes() ? 4 : 2);
+  query_of(p).emit_load(w, p);
   emit_limits(w, p);
-  if (p.head_scale()) {
-    w.line("const float k_factor = k_scale[{0}], v_factor = v_scale[{0}];",
-           scale_of_head(*p.quantization, "s.batch", "s.kv_head"));
-  }
+  KeyScales(p).emit_item(w);
   emit_reset(w, p, p.depth / 2);
   w.line("#pragma unroll 1");
   w.open("for (int n = s.tile_begin; n < s.tile_end; ++n)");

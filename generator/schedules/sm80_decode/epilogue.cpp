@@ -33,22 +33,13 @@ void emit_columns(Writer& w, const DecodePlan& p, int first, int c) {
     w.close();
   }
   w.open("if (s.whole)");
-  if (p.hidden) HiddenValues::emit_look_at(w, sum);
+  p.hidden.emit_look_at(w, sum);
   const auto of = [&](const char* member) { return sum + "." + member + " * out_factor"; };
   w.line("{}", store_four(p.out(), fmt::format("output_row(out_row) + {} + out_column", first + c), of("x"),
                           of("y"), of("z"), of("w")));
   w.reopen("else");
   w.line("*(float4*)(part + out_row * {} + {} + out_column) = {};", p.depth, first + c, sum);
   w.close();
-}
-
-/// Rows that V of keys has reached which the mask hides from them.
-void emit_repair(Writer& w, const DecodePlan& p) {
-  if (!p.hidden) return;
-  const HiddenValues::Packed packed{fmt::format("s.m_block * {}", p.BM), p.num_warps, p.BN};
-  const HiddenValues::Place place = HiddenValues::place_of(p.config, HiddenValues::names_of_item(), packed);
-  p.hidden->emit_block_repair(w, place, fmt::format("*(int*)(smem_bytes + {})", p.smem_flag() + 8),
-                              "__syncthreads();");
 }
 
 /// Where this block's part of an item goes. At depth 256 no register is left beside O.
@@ -109,7 +100,7 @@ void emit_decode_epilogue(Writer& w, const DecodePlan& p) {
   w.line("const bool out_real = out_row < rows;");
   w.line("float* const part = {};", part_of(p));
   w.line("float out_factor = 0.0f;");
-  if (p.hidden) w.line("bool odd = false;  // some column of O is not finite");
+  p.hidden.emit_odd(w);
   for (int first = 0; first < p.depth; first += p.kExchangeColumns) {
     const int columns = std::min(p.kExchangeColumns, p.depth - first);
     if (first > 0) w.line("__syncthreads();");

@@ -151,8 +151,7 @@ std::optional<DecodePlan> plan_decode(Config c, Violations& out) {
   const Refusals refuse(user, out);
   DecodePlan p;
   p.depth = p.ov_depth = c.depth;
-  p.lse = *c.lse;
-  p.sink = *c.sink;
+  p.results = RowResults(c);
   c.schedule = kName;
   fill_instruction(p, c, refuse);
   if (!choose_tile(p, c, refuse)) return std::nullopt;

@@ -31,7 +31,7 @@ std::optional<DecodePlan> plan_decode(Config config, Violations& out);
 /// The kernel's text.
 KernelSource emit_decode(const DecodePlan& plan);
 
-/// End of a segment: warps to one result, partial results, combination, output (sm80_decode_epilogue.cpp).
+/// End of a segment: warps to one result, partial results, combination, output (epilogue.cpp).
 void emit_decode_epilogue(Writer& w, const DecodePlan& plan);
 
 }  // namespace kiln::sm80

@@ -22,7 +22,7 @@ class Sm80Decode final : public Schedule {
   }
   Resources resources() const override { return plan_.resources(); }
   KernelSource emit() const override { return sm80::emit_decode(plan_); }
-  bool guards_hidden_values() const override { return plan_.hidden.has_value(); }
+  bool guards_hidden_values() const override { return plan_.hidden.on(); }
   std::vector<layout::Proof> layout_proofs() const override {
     std::vector<layout::Proof> proofs = plan_.k->proofs();
     for (auto& proof : plan_.v->proofs()) proofs.push_back(std::move(proof));

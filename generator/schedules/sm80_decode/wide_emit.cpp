@@ -25,7 +25,7 @@ void emit_setup(Writer& w, const WidePlan& p) {
       "const u32 smem_q = smem_address(smem_bytes) + warp_row * {} + lane * 16;  // as this lane's fragments",
       p.depth * 2);
   emit_problem(w, p);
-  if (p.hidden) w.line("if (thread == 0) *(int*)(smem_bytes + {}) = 0;", p.smem_flag() + 8);
+  p.hidden.emit_flag(w, p.odd_flag(), "thread == 0");
   if (p.modifier->scale_log2() != "scale_log2")
     w.line("const float scale_log2 = {};  // of modified scores", p.modifier->scale_log2());
 }
@@ -142,18 +142,9 @@ void emit_tile(Writer& w, const WidePlan& p) {
   w.line("stage = stage == {} ? 0 : stage + 1;", p.num_stages - 1);
 }
 
-/// Rows that V of keys has reached which the mask hides from them.
-void emit_repair(Writer& w, const WidePlan& p) {
-  if (!p.hidden) return;
-  const HiddenValues::Packed packed{fmt::format("s.m_block * {}", p.BM), p.num_threads / 32, p.BN};
-  const HiddenValues::Place place = HiddenValues::place_of(p.config, HiddenValues::names_of_item(), packed);
-  p.hidden->emit_block_repair(w, place, fmt::format("*(int*)(smem_bytes + {})", p.smem_flag() + 8),
-                              "__syncthreads();");
-}
-
 void emit_epilogue(Writer& w, const WidePlan& p) {
   w.banner("the end of a segment");
-  if (p.hidden) {
+  if (p.hidden.on()) {
     w.line("bool odd = false;  // some column of O is not finite");
     if (p.stream->splits()) w.open("if (s.whole)");
     HiddenValues::emit_look(w, HiddenValues::first_rows("o_acc", p.half() / 2), "odd");

@@ -125,8 +125,7 @@ std::optional<WidePlan> plan_wide(Config c, Violations& out) {
   WidePlan p;
   p.depth = c.depth;
   p.ov_depth = *c.ov_depth;
-  p.lse = *c.lse;
-  p.sink = *c.sink;
+  p.results = RowResults(c);
   p.v_in_k = *c.v_from_k;
   c.schedule = name_of(c);
   if (!choose_tile(p, c, refuse) || !choose_stages(p, c, refuse)) return std::nullopt;

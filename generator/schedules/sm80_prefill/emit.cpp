@@ -18,8 +18,7 @@ std::vector<KernelParam> kernel_params(const PrefillPlan& p) {
   std::vector<KernelParam> params;
   const auto add = [&](Kind kind, const std::string& role) { params.push_back({kind, role, {}}); };
   for (const char* role : {"q", "k", "v", "o"}) add(Kind::pointer, role);
-  if (p.lse) add(Kind::pointer, "lse");
-  if (p.sink) add(Kind::pointer, "sink");
+  p.results.add_pointers(params);
   if (p.ragged) add(Kind::pointer, "cu_seqlens_q");
   if (operand_form(p.kind).ragged_k()) add(Kind::pointer, "cu_seqlens_k");
   if (p.part) add(Kind::pointer, "seqlens_k");
@@ -33,7 +32,7 @@ std::vector<KernelParam> kernel_params(const PrefillPlan& p) {
   add(Kind::i32, "heads_q");
   add(Kind::i32, "heads_kv");
   if (!p.ragged) add(Kind::i32, "seqlen_q"), add(Kind::i32, "seqlen_k");
-  if (p.ragged && p.lse) add(Kind::i32, "total_q");
+  p.results.add_total(params, p.ragged);
   for (const char* tensor : {"q", "k", "v", "o"}) {
     for (const char* axis : {"batch", "seq", "head"}) {
       if (p.ragged && std::string(axis) == "batch") continue;
@@ -41,7 +40,7 @@ std::vector<KernelParam> kernel_params(const PrefillPlan& p) {
     }
   }
   add_score_params(params, *p.mask, *p.modifier);
-  for (const char* name : p.modifier->factors(p.lse)) add(Kind::f32, name);
+  for (const char* name : p.modifier->factors(p.results.lse())) add(Kind::f32, name);
   return params;
 }
 
@@ -311,20 +310,19 @@ void emit_main(Writer& w, const PrefillPlan& p) {
 
 // Rows that V of keys has reached which the mask hides from them.
 void emit_repair(Writer& w, const PrefillPlan& p) {
-  if (!p.hidden) return;
   HiddenValues::Place place = HiddenValues::place_of(p.config, {});
   place.seqlen_q = p.aligned_rows();
   place.first_row = "m_start + 16 * warp", place.end_row = "min(m_start + 16 * warp + 16, seqlen_q)";
   place.visited_begin = p.first_key();
   place.visited_end = fmt::format("min(num_tiles * {}, seqlen_k)", p.BN);
-  p.hidden->emit_repair(w, place, "any_lane(odd)", "__syncwarp();  // before rows are written again");
+  p.hidden.emit_repair(w, place, "any_lane(odd)", "__syncwarp();  // before rows are written again");
 }
 
 void emit_epilogue(Writer& w, const PrefillPlan& p) {
-  if (p.hidden) HiddenValues::emit_look(w, HiddenValues::first_rows("o_acc", p.ov_depth / 2));
+  p.hidden.emit_look(w, HiddenValues::first_rows("o_acc", p.ov_depth / 2));
   w.banner("epilogue: O / row_sum, LSE");
   p.softmax->emit_finish(w);
-  if (p.lse) {
+  if (p.results.lse()) {
     w.open("if ((lane & 3) == 0)");
     w.line(p.ragged ? "float* const lse_row = lse + (long long)head * total_q + q_start + row_0;"
                     : "float* const lse_row = lse + ((long long)batch * heads_q + head) * seqlen_q + row_0;");
@@ -395,12 +393,12 @@ KernelSource emit_prefill(const PrefillPlan& p) {
   prelude.use(mma + "_first");
   prelude.use(p.config.dtype == DType::bf16 ? "pack_bf16" : "pack_fp16");
   use_output(prelude, *p.config.out_dtype);
-  if (p.lse) prelude.use("log2_approx");
+  p.results.use(prelude);
   p.k->use(prelude);
   p.v->use(prelude);
   p.softmax->use(prelude);
   p.modifier->use(prelude);
-  if (p.hidden) p.hidden->use(prelude);
+  p.hidden.use(prelude);
 
   const auto params = without_fixed_heads(kernel_params(p), p.config);
   KernelSource source;

@@ -21,8 +21,7 @@ std::optional<PrefillPlan> plan_prefill(const Config& user, Violations& out) {
   p.kind = c.operand->kind;
   p.ragged = operand_form(p.kind).ragged_q;
   p.page_size = page_rows(*c.operand);
-  p.lse = *c.lse;
-  p.sink = *c.sink;
+  p.results = RowResults(c);
   p.q_in_registers = resolved->q_in_registers;
   p.max_registers = resolved->registers;
   p.smem_k = resolved->smem_q_bytes;
@@ -52,7 +51,7 @@ std::optional<PrefillPlan> plan_prefill(const Config& user, Violations& out) {
   p.hidden = HiddenValues::of(c, pack_name(*c.out_dtype));
   softmax.scale_log2 = p.modifier->scale_log2();
   softmax.scale = p.modifier->scale();
-  if (p.sink) softmax.sink = {"sink[head]", "sink[head]"};
+  if (p.results.sink()) softmax.sink = {"sink[head]", "sink[head]"};
   p.softmax.emplace(softmax);
   p.config = std::move(resolved->config);
   return p;

@@ -9,6 +9,7 @@
 #include "generator/systems/hidden_values.hpp"
 #include "generator/systems/mask.hpp"
 #include "generator/systems/online_softmax.hpp"
+#include "generator/systems/row_results.hpp"
 #include "generator/systems/score_mod.hpp"
 #include "generator/systems/sm80/kv_buffer.hpp"
 #include "generator/systems/sm80/q_tile.hpp"
@@ -24,7 +25,7 @@ struct PrefillPlan {
   bool ragged = false;  ///< Q and O
   OperandKind kind = OperandKind::contiguous;
   int page_size = 0;  ///< rows of a page; 0: not paged
-  bool lse = false, sink = false;
+  RowResults results;
   bool part = false;  ///< of a sequence: positions are given at launch (part_kernels.hpp)
   bool q_in_registers =
       false;  ///< Q fragments stay in registers; otherwise they are read again for every tile
@@ -39,7 +40,7 @@ struct PrefillPlan {
   std::optional<OnlineSoftmax> softmax;
   std::optional<Mask> mask;
   std::optional<ScoreModifier> modifier;
-  std::optional<HiddenValues> hidden;  ///< of masks that hide keys from some rows of a tile
+  HiddenGuard hidden;  ///< of masks that hide keys from some rows of a tile
 
   /// The emitted names that masks and score modifiers read.
   ScoreContext score_context() const {
@@ -63,7 +64,7 @@ struct PrefillPlan {
   std::string first_key() const { return mask->bounded_below() ? "first_tile * " + std::to_string(BN) : "0"; }
   /// True when code names the lane's rows.
   bool needs_rows() const {
-    return lse || mask->bounded_above() || mask->has_bits() || modifier->names_rows();
+    return results.lse() || mask->bounded_above() || mask->has_bits() || modifier->names_rows();
   }
   /// True when a row may be without a visible key so far.
   bool may_hide_all() const { return mask->may_hide_all() || modifier->may_hide(); }

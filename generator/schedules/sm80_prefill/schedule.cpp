@@ -29,7 +29,7 @@ class Sm80Prefill final : public Schedule {
     return sequential_timeline(model);
   }
   KernelSource emit() const override { return sm80::emit_prefill(plan_); }
-  bool guards_hidden_values() const override { return plan_.hidden.has_value(); }
+  bool guards_hidden_values() const override { return plan_.hidden.on(); }
   std::vector<layout::Proof> layout_proofs() const override {
     std::vector<layout::Proof> proofs = plan_.q->proofs();
     for (const auto* buffer : {&*plan_.k, &*plan_.v}) {

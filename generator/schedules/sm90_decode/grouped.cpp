@@ -9,7 +9,7 @@
 //
 // K: the contraction of 16 columns is ordered k = 2 t + 8 h + e for column 4 t + 2 h + e, so that a lane's
 // four elements of a key are one 32-bit word. Q is stored in that order.
-#include "generator/schedules/sm90_decode/parts.hpp"
+#include "generator/schedules/sm90_decode/consumer.hpp"
 
 namespace kiln::sm90 {
 namespace {
@@ -34,75 +34,60 @@ void emit_step(Writer& w, const DecodePlan& p, const std::string& d, const std::
   }
 }
 
-std::string stage_of(const DecodePlan& p, const TMAConsumerPipeline& pipeline) {
-  return p.num_kv_stages > 1 ? pipeline.ring().stage() : "0";
-}
-
 }  // namespace
 
-void emit_grouped_lane(Writer& w) {
+void GroupedKeys::emit_descriptors(Writer& w) const {
   w.comment("ldmatrix addresses of query rows: lane & 7 of matrices (rows 0, k 0), (0, 8), (8, 0), (8, 8)");
   w.line("const u32 b_row = ((lane & 7) + 8 * (lane >> 4)) * 128;");
   for (int i = 0; i < 4; ++i)
     w.line("const u32 b_chunk_{0} = (({1} + ((lane >> 3) & 1)) ^ (lane & 7)) << 4;", i, 2 * i);
 }
 
-std::string scale_address(const DecodePlan& p, bool k, int group) {
-  const bool in_k = k || p.v_in_k;  // V in K's rows has K's scales
-  const int warp_bytes = p.scale_tiles() ? p.operand->scale_byte(16) : 64;
-  return fmt::format("smem + {} + {} * {} + {} * warp + (lane >> 2) * 4",
-                     p.smem_scales + (in_k ? 0 : p.scale_bytes(true) * p.num_kv_stages) + 4 * p.BN * group,
-                     stage_of(p, k ? *p.k : *p.v), p.scale_bytes(in_k), warp_bytes);
-}
-
-int scale_block_bytes(const DecodePlan& p) {
-  return p.scale_tiles() ? p.operand->scale_byte(64) : 256;
-}
-
-void emit_store_q_grouped(Writer& w, const DecodePlan& p) {
-  const int chunks = p.padded_depth() / 8, real = p.depth / 8;
+void GroupedKeys::emit_store_q(Writer& w) const {
+  const int chunks = p_.padded_depth() / 8, real = p_.depth / 8;
   w.comment(
       "Q: packed row r is query position r / group and query head r % group; in FP16, each 16 columns "
       "permuted as "
       "K will be read");
-  open_query_chunks(w, p, chunks, real);
-  if (p.config.dtype == DType::bf16) w.line("x = bf16_to_fp16(x);");
-  w.line("const u32 at = smem_q + c / 8 * {} + r * 128 + 8 * (c % 2);", p.BM * 128);
+  open_query_chunks(w, p_, chunks, real);
+  if (p_.config.dtype == DType::bf16) w.line("x = bf16_to_fp16(x);");
+  w.line("const u32 at = smem_q + c / 8 * {} + r * 128 + 8 * (c % 2);", p_.BM * 128);
   w.line("const int chunk = c / 2 % 4 * 2;");
   for (int i = 0; i < 4; ++i)
     w.line("store_shared(at + (((chunk + {}) ^ (r % 8)) << 4) + {}, x.{});", i % 2, i / 2 * 4, kMembers[i]);
   w.close();
+  sync(w);
 }
 
-void emit_qk_grouped(Writer& w, const DecodePlan& p) {
-  const int span = p.k_span, per_panel = span / 16, steps = p.depth / 16, group_steps = steps / p.k_groups;
-  const std::string slot =
-      p.num_kv_stages > 1 ? fmt::format(" + {} * {}", p.k->ring().stage(), p.k->slot_bytes()) : "";
-  w.line("const u32 k_at = smem_k{} + (16 * warp + (lane >> 2)) * {} + 4 * (lane & 3);", slot, span);
+void GroupedKeys::emit_qk(Writer& w) const {
+  w.comment("S' = K(n) Q'");
+  p_.k->emit_wait(w, 0);
+  const int span = p_.k_span, per_panel = span / 16, steps = p_.depth / 16, group_steps = steps / p_.k_groups;
+  w.line("const u32 k_at = {} + (16 * warp + (lane >> 2)) * {} + 4 * (lane & 3);", p_.k->slot(), span);
   w.line("const int k_row = {};", span == 128 ? "(lane >> 2) & 7" : "(lane >> 3) & 3");
   w.line("u32 k_frag[4], b_frag[4];");
-  w.line("float part[{}];", p.s_regs());
-  for (int block = 0; block < p.key_blocks(); ++block) {
-    for (int group = 0; group < p.k_groups; ++group) {
+  w.line("float part[{}];", p_.s_regs());
+  for (int block = 0; block < p_.key_blocks(); ++block) {
+    for (int group = 0; group < p_.k_groups; ++group) {
       w.comment("keys {} to {}, columns {} to {}", 64 * block, 64 * block + 63, 16 * group_steps * group,
                 16 * group_steps * (group + 1) - 1);
       for (int i = 0; i < group_steps; ++i) {
         const int step = group * group_steps + i;
         w.open("");
         w.line("const u32 at = k_at + {} + (({} ^ k_row) << 4);",
-               step / per_panel * p.BN * span + 64 * block * span, step % per_panel);
+               step / per_panel * p_.BN * span + 64 * block * span, step % per_panel);
         w.line("const u32 low = load_shared(at), high = load_shared(at + {});", 8 * span);
         w.line(
             "k_frag[0] = narrow_to_fp16(low); k_frag[1] = narrow_to_fp16(high); k_frag[2] = "
             "narrow_to_fp16(low "
             ">> 16); k_frag[3] = narrow_to_fp16(high >> 16);");
-        emit_step(w, p, "part", "k_frag", "smem_q", step, i == 0);
+        emit_step(w, p_, "part", "k_frag", "smem_q", step, i == 0);
         w.close();
       }
       w.open("");
       w.line("const float low = load_shared_float({0} + {1}), high = load_shared_float({0} + {2});",
-             scale_address(p, true, group), 256 * block, 256 * block + 32);
-      for (int r = 0; r < p.s_regs(); ++r) {
+             scales_.address(true, group), 256 * block, 256 * block + 32);
+      for (int r = 0; r < p_.s_regs(); ++r) {
         const char* scale = r / 2 % 2 == 0 ? "low" : "high";
         if (group == 0) {
           w.line("s_acc_{0}[{1}] = {2} * part[{1}];", block, r, scale);
@@ -114,41 +99,41 @@ void emit_qk_grouped(Writer& w, const DecodePlan& p) {
     }
   }
   w.line("__syncwarp();  // every lane has read its part of K");
+  emit_release_k(w, 0);
+  p_.k->ring().emit_step(w);
 }
 
-void emit_store_p_grouped(Writer& w, const DecodePlan& p, int block) {
-  for (int group = 0; group < p.v_groups; ++group) {
+void GroupedKeys::emit_store_p(Writer& w, int block) const {
+  for (int group = 0; group < p_.v_groups; ++group) {
     w.open("");
     w.line("const float low = load_shared_float({0} + {1}), high = load_shared_float({0} + {2});",
-           scale_address(p, false, group), 256 * block, 256 * block + 32);
+           scales_.address(false, group), 256 * block, 256 * block + 32);
     const auto pair = [&](int r) {
       const char* scale = r / 2 % 2 == 0 ? "low" : "high";
       return fmt::format("pack_fp16(s_acc_{0}[{1}] * {3}, s_acc_{0}[{2}] * {3})", block, r, r + 1, scale);
     };
-    for (int r = 0; r < p.s_regs(); r += 8) {
+    for (int r = 0; r < p_.s_regs(); r += 8) {
       w.line("stmatrix_x4_trans(smem_p + {} + transposed_at, {}, {}, {}, {});",
-             (group * p.key_blocks() + block) * p.BM * 128 + 2 * r * 128, pair(r), pair(r + 2), pair(r + 4),
+             (group * p_.key_blocks() + block) * p_.BM * 128 + 2 * r * 128, pair(r), pair(r + 2), pair(r + 4),
              pair(r + 6));
     }
     w.close();
   }
 }
 
-void emit_pv_grouped(Writer& w, const DecodePlan& p) {
-  const int span = p.v_span, n = p.ov_depth / p.v_groups;
-  const std::string slot =
-      p.num_kv_stages > 1 ? fmt::format(" + {} * {}", p.v->ring().stage(), p.v->slot_bytes()) : "";
-  w.line("const u32 v_at = smem_v{} + lane * {};", slot, span);
-  for (int block = 0; block < p.out_blocks(); ++block) {
+void GroupedKeys::emit_v_products(Writer& w) const {
+  const int span = p_.v_span, n = p_.ov_depth / p_.v_groups;
+  w.line("const u32 v_at = {} + lane * {};", p_.v->slot(), span);
+  for (int block = 0; block < p_.out_blocks(); ++block) {
     w.comment("columns {} to {} of V: a warp's 16 are of one group", 64 * block, 64 * block + 63);
     const int chunk = 4 * block % (span / 16), panel = 4 * block / (span / 16);
     w.open("");
     w.line("const u32 v_chunk = (({} + warp) ^ {}) << 4;", chunk, swizzle_bits(span, "lane"));
-    w.line("const u32 p_group = smem_p + min(({} + 16 * warp) / {}, {}) * {};", 64 * block, n, p.v_groups - 1,
-           p.key_blocks() * p.BM * 128);
+    w.line("const u32 p_group = smem_p + min(({} + 16 * warp) / {}, {}) * {};", 64 * block, n,
+           p_.v_groups - 1, p_.key_blocks() * p_.BM * 128);
     w.line("u32 x[4], v_frag[8], b_frag[4];");
-    for (int keys = 0; keys < p.BN / 32; ++keys) {
-      w.line("ldmatrix_x4_trans(x, v_at + {} + v_chunk);", panel * p.BN * span + 32 * keys * span);
+    for (int keys = 0; keys < p_.BN / 32; ++keys) {
+      w.line("ldmatrix_x4_trans(x, v_at + {} + v_chunk);", panel * p_.BN * span + 32 * keys * span);
       for (int i = 0; i < 4; ++i) {
         const int at = 4 * (i / 2) + 2 * (i % 2);
         w.line(
@@ -157,11 +142,23 @@ void emit_pv_grouped(Writer& w, const DecodePlan& p) {
             i, at, at + 1);
       }
       for (int half = 0; half < 2; ++half)
-        emit_step(w, p, fmt::format("o_acc_{}", block), fmt::format("v_frag + {}", 4 * half), "p_group",
+        emit_step(w, p_, fmt::format("o_acc_{}", block), fmt::format("v_frag + {}", 4 * half), "p_group",
                   2 * keys + half, false);
     }
     w.close();
   }
+}
+
+void GroupedKeys::use(Prelude& prelude) const {
+  prelude.use("stmatrix_trans"), prelude.use("shared_words"), prelude.use("ldmatrix_trans");
+  prelude.use(*p_.config.kv_dtype == DType::int8 ? "int8_to_fp16" : "e4m3_to_fp16");
+  if (p_.config.dtype == DType::bf16) prelude.use("bf16_to_fp16");
+  prelude.use("ldmatrix"), prelude.use("mma_fp16"), prelude.use("mma_fp16_first");
+}
+
+void GroupedKeys::expect(Manifest& manifest) const {
+  const int steps = p_.key_blocks() * p_.depth / 16 + p_.out_blocks() * (p_.BN / 16);
+  manifest.expectations.push_back({"mma.sync.aligned.m16n8k16", steps * p_.BM / 8});
 }
 
 }  // namespace kiln::sm90

@@ -12,27 +12,6 @@
 #include "generator/targets/target.hpp"
 
 namespace kiln::sm90 {
-namespace {
-
-/// S' of a lane: row index c (a query row) in registers 4 * (c / 2) + c % 2 + {0, 2} of each block of 64
-/// keys, at keys 16 * warp + (lane >> 2) + {0, 8}.
-ScoreLayout transposed_layout(const DecodePlan& p) {
-  const int regs = p.s_regs();
-  ScoreLayout layout{p.key_blocks() * regs,
-                     p.columns(),
-                     p.BN,
-                     "(16 * warp + (lane >> 2))",
-                     [regs](int i) { return i % regs / 4 * 2 + i % 2; },
-                     [regs](int i) { return 64 * (i / regs) + i % 4 / 2 * 8; }};
-  layout.vector = regs;
-  layout.numbered = true;
-  layout.word_columns = 64;
-  layout.lane_word = "warp / 2";
-  layout.lane_bit = "16 * (warp & 1) + (lane >> 2)";
-  return layout;
-}
-
-}  // namespace
 
 std::string DecodePlan::lane_row(int c) const {
   return upright ? fmt::format("16 * warp + {} + (lane >> 2)", 8 * c)
@@ -79,19 +58,6 @@ int DecodePlan::shared_smem_bytes() const {
 
 namespace {
 
-/// Registers of a thread, counted, up to which ptxas 13.0 spills none. Where rows are chosen,
-/// names of rows count too, and words of their masks: two for each.
-struct RegisterLimits {
-  static constexpr int kAny = 200;    ///< beyond it a config is refused
-  static constexpr int kPlain = 176;  ///< the same of 16-bit kernels with keys on the M side and V of its own
-  static constexpr int kBytesBesideTensors = 172;  ///< of 8-bit kernels that read captured tensors
-  static constexpr int kKeysOnM = 140;  ///< of 16-bit kernels with keys on the M side, where rows are chosen
-  static constexpr int kBytes = 196;    ///< of 8-bit ones
-  static constexpr int kTwoBlocks = 104;       ///< two blocks a multiprocessor, 168 registers a thread
-  static constexpr int kTwoBlocksBytes = 108;  ///< the same with 8-bit keys, whose fragments live shortly
-  static constexpr int kRoomBeside = 112;
-};
-
 /// Where a config's keys are counted in bytes and panels.
 void set_shape(DecodePlan& p, const Config& c) {
   p.depth = c.depth;
@@ -107,14 +73,7 @@ void set_shape(DecodePlan& p, const Config& c) {
     p.k_groups = std::max(p.k_depth / q->block, 1);
     p.v_groups = std::max(p.ov_depth / q->block, 1);
   }
-  p.lse = *c.lse;
-  p.sink = *c.sink;
-}
-
-/// Rows of panels; pieces of one row, as those of pages of an odd number of rows are, have to be 128 bytes:
-/// a tensor copy begins at whole 128 bytes of shared memory.
-bool single_rows(const Config& c) {
-  return operand_form(c.operand->kind).pages() && *c.operand->page_size % 2 == 1;
+  p.results = RowResults(c);
 }
 
 void set_panels(DecodePlan& p, const Config& c) {
@@ -127,37 +86,6 @@ void set_panels(DecodePlan& p, const Config& c) {
   p.v_panels = (p.ov_depth * p.kv_bytes + p.v_span - 1) / p.v_span;
 }
 
-/// Two warpgroups can share V's columns.
-bool halves(const DecodePlan& p, const Config& c) {
-  const bool odd_pages =
-      single_rows(c) && *c.operand->page_size > 1;  // more than a lean producer can look up
-  return !p.narrow && p.v_panels % 2 == 0 && !odd_pages;
-}
-
-/// Keys of a tile, unless asked. Past depth 64 products of groups of columns leave two blocks of 128 keys no
-/// registers, but for two groups of E4M3 with nothing to mask (tried with ptxas 13.0).
-int default_keys(const DecodePlan& p, const Config& c) {
-  const bool lean = *c.kv_dtype == DType::fp8_e4m3 && std::max(p.k_groups, p.v_groups) <= 2 &&
-                    c.mask->kind == MaskConfig::Kind::none && c.score_mod->kind == ScoreMod::Kind::none;
-  const int widest = p.grouped() && !lean ? 64 : 128;
-  return p.narrow && p.rope == 0 && std::max(p.depth, p.ov_depth) <= widest ? 128 : 64;
-}
-
-/// Which of a tile's sides are query rows, how many warpgroups consume it, and the systems over its scores.
-void set_scores(DecodePlan& p, const Config& c) {
-  p.upright = !p.narrow && p.BM == 64 && (p.padded_ov() <= 256 || halves(p, c));
-  p.warpgroups = p.upright && p.padded_ov() > 256 ? 2 : 1;
-  // P takes the place of a panel of K past V's columns. What alibi and bits keep for a row finds no registers.
-  p.seesaw = p.warpgroups == 2 && p.v_in_k && !p.separate && p.BN == 64 &&
-             p.k_panels + p.rope_panels() > p.v_panels && !modifier_kind(*c.score_mod).row_values &&
-             c.mask->kind != MaskConfig::Kind::custom;
-  ScoreDialect dialect;
-  dialect.tanh = "";  // decode has time for the exact one
-  const ScoreLayout layout = p.upright ? mma_score_layout(p.BN / 2) : transposed_layout(p);
-  p.mask.emplace(*c.mask, layout);
-  p.modifier.emplace(*c.score_mod, layout, dialect);
-}
-
 /// Parts that are results of their own have no second way, and two warpgroups that share latent rows no registers for
 /// one where items are split.
 void set_hidden(DecodePlan& p, const Config& c) {
@@ -165,128 +93,7 @@ void set_hidden(DecodePlan& p, const Config& c) {
   ScoreDialect dialect;
   dialect.tanh = "";
   p.hidden = HiddenValues::of(c, pack_name(*c.out_dtype), dialect);
-  if (p.hidden && (p.v_in_k || p.narrow)) p.hidden = p.hidden->apart();
-}
-
-/// Registers of a thread that S', O', fragments, masks and modifiers take at once.
-int registers_of(const DecodePlan& p) {
-  const int v_fragments = p.BN / 4 * (p.v_in_k ? 1 : p.out_blocks());
-  const int in_registers = std::max(p.fp8_q ? 0 : p.k_fragment_registers(), v_fragments);
-  const int fragments = p.grouped() ? 16 + p.s_regs() : p.narrow ? in_registers : 0;
-  const int tiles = p.upright ? (p.BN / 2 + p.BN / 4 + p.ov_columns() / 2)
-                              : (p.key_blocks() + p.out_blocks()) * p.s_regs() + 3 * p.columns() + fragments;
-  // A tail's part of S' lives as long as K's fragments do.
-  const int tail = p.rope_apart() ? p.key_blocks() * p.s_regs() + 32 : 0;
-  return tiles + tail + p.mask->live_registers() + p.modifier->live_registers();
-}
-
-/// Beyond it a config is refused.
-int register_limit(const DecodePlan& p, const Config& c) {
-  const bool plain = !p.narrow && !p.upright && !p.v_in_k && !p.separate;
-  if (p.narrow && !c.score_mod->tensors.empty()) return RegisterLimits::kBytesBesideTensors;
-  return plain ? RegisterLimits::kPlain : RegisterLimits::kAny;
-}
-
-/// What masks and modifiers keep in registers where query rows are on the M side.
-int registers_beside_scores(const Config& c) {
-  const ScoreLayout layout = mma_score_layout(32);
-  return Mask(*c.mask, layout).live_registers() + ScoreModifier(*c.score_mod, layout, {}).live_registers();
-}
-
-/// The plan with tiles of `rows` packed rows, as far as scores; none where it is refused for its keys.
-std::optional<DecodePlan> with_rows(DecodePlan p, const Config& c, int rows) {
-  p.BM = rows;
-  p.BN = c.BN.value_or(default_keys(p, c));
-  if (p.BN % 64 != 0 || p.BN < 64) return std::nullopt;
-  p.config = c;
-  set_scores(p, c);
-  return p;
-}
-
-/// Tiles of `rows` packed rows, chosen unasked, keep to the registers.
-bool rows_fit(const DecodePlan& plan, const Config& c, int rows) {
-  const std::optional<DecodePlan> tried = with_rows(plan, c, rows);
-  if (!tried) return true;
-  const DecodePlan& p = *tried;
-  if (p.upright) return (p.padded_ov() <= 128 || p.warpgroups == 2) && c.score_mod->tensors.empty();
-  const int names = (p.names_rows() ? 2 * p.columns() : 0) + (p.mask->has_bits() ? 2 * p.columns() : 0);
-  if (p.narrow) return registers_of(p) + names <= RegisterLimits::kBytes;
-  // Where two blocks do not fit 48 rows, 64 on the M side do better by themselves.
-  const bool one_block = rows == 48 && p.padded_ov() > 64 && p.padded_ov() <= 128;
-  return !one_block && registers_of(p) + names <= RegisterLimits::kKeysOnM;
-}
-
-/// Tiles of `rows` packed rows would be refused for their registers.
-bool exceeds_registers(const DecodePlan& p, const Config& c, int rows) {
-  const std::optional<DecodePlan> tried = with_rows(p, c, rows);
-  return tried && registers_of(*tried) > register_limit(*tried, c);
-}
-
-/// Packed query rows of a tile, unless asked: query tokens times query heads of a KV head. 16 hold the usual groups
-/// with a few drafted tokens. Where at most 8 are known, by name or by head counts, 8: half of the exponentials
-/// (bench/NOTES.md 106). More than 16 rows of 16-bit keys do best on the M side (133). All heads read the same rows
-/// of a latent cache, many as a rule: 64 (118). Other groups take as many rows as leave a thread its registers,
-/// wide outputs 16.
-int default_rows(const DecodePlan& p, const Config& c) {
-  if (is_prefill(c)) return 64;
-  const bool counted = c.num_q_heads && c.kv_num_heads;
-  const int heads = c.group.value_or(counted ? *c.num_q_heads / *c.kv_num_heads : 16);
-  const int rows = heads * c.queries.value_or(1);
-  if (rows <= 8 && !p.grouped()) return 8;
-  if (p.v_in_k && halves(p, c) && p.ov_depth > 256 && registers_beside_scores(c) <= 24) return 64;
-  const int most = p.ov_depth <= 256 ? 64 : 16;
-  const int wanted = std::min(most, (rows + 15) / 16 * 16);
-  if (wanted > 16 && !p.narrow && rows_fit(p, c, 64)) return 64;
-  if (wanted <= 32 && exceeds_registers(p, c, wanted)) return 16;
-  if (wanted <= 32) return wanted;
-  for (int tile : {wanted, 64, 32})
-    if (tile <= std::min(most, wanted + 16) && rows_fit(p, c, tile)) return tile;
-  return 16;
-}
-
-bool choose_rows(DecodePlan& p, Config& c, const Refusals& refuse) {
-  if (!c.BM) c.BM = default_rows(p, c);
-  p.BM = *c.BM;
-  if (is_prefill(c) && p.BM != 64) {
-    refuse(name_of(c), {"/BM"}, "BM is 64, the rows of a warpgroup's matrix instruction", "64");
-    return false;
-  }
-  const bool eight = p.BM == 8 && !p.grouped();
-  if (eight || (p.BM % 16 == 0 && p.BM >= 16 && p.BM <= 128)) return true;
-  refuse(name_of(c), {"/BM"},
-         p.grouped() ? "BM, the packed query rows, is a multiple of 16 up to 128"
-                     : "BM, the packed query rows, is 8 or a multiple of 16 up to 128",
-         std::to_string(std::clamp((p.BM + 15) / 16 * 16, 16, 128)));
-  return false;
-}
-
-/// The keys of default_keys, or 64 where those would be refused for their registers.
-int fitting_keys(const DecodePlan& p, const Config& c) {
-  const int keys = default_keys(p, c);
-  Config wide = c;
-  wide.BN = keys;
-  return keys > 64 && exceeds_registers(p, wide, p.BM) ? 64 : keys;
-}
-
-bool choose_keys(DecodePlan& p, Config& c, const Refusals& refuse) {
-  if (!c.BN) c.BN = fitting_keys(p, c);
-  p.BN = *c.BN;
-  if (p.BN % 64 == 0 && p.BN >= 64 && p.BN <= 256) return true;
-  refuse("V3", {"/BN"}, "BN is a multiple of 64, the rows of wgmma, up to 256",
-         std::to_string(std::clamp((p.BN + 63) / 64 * 64, 64, 256)));
-  return false;
-}
-
-bool check_registers(const DecodePlan& p, const Config& c, int registers, const Refusals& refuse) {
-  const int most = register_limit(p, c);
-  if (registers <= most) return true;
-  refuse(name_of(c), {"/BM", "/BN", "/depth", "/ov_depth"},
-         fmt::format("S' and O' take {} registers a thread, at most {}", registers, most),
-         p.BM > 16                  ? fmt::format("BM {}", std::max(16, p.BM / 2 / 16 * 16))
-         : p.BN > 64                ? "BN 64"
-         : p.BM > 8 && !p.grouped() ? "BM 8"
-                                    : "");
-  return false;
+  if (p.v_in_k || p.narrow) p.hidden.set_apart();
 }
 
 /// Warps that copy, and threads.
@@ -304,7 +111,7 @@ void fill_threads(DecodePlan& p, Config& c, const Refusals& refuse) {
   c.num_threads = p.num_threads();
 }
 
-/// Chunks of K, and whether K and V share a ring.
+/// Chunks of K, whole panels (V26), and whether K and V share a ring.
 void choose_rings(DecodePlan& p, Config& c, const Refusals& refuse) {
   p.shared_ring = c.shared_ring.value_or(false) && !p.v_in_k;
   if (p.v_in_k && c.shared_ring == false)
@@ -321,11 +128,6 @@ void choose_rings(DecodePlan& p, Config& c, const Refusals& refuse) {
   }
   if (p.num_qk_stages > 1 && p.narrow) {
     refuse(name_of(c), {"/num_qk_stages", "/kv_dtype"}, "K of bytes comes at once", "1");
-    p.num_qk_stages = 1;
-  } else if (p.k_panels % p.num_qk_stages != 0) {
-    refuse("V26", {"/num_qk_stages"},
-           fmt::format("num_qk_stages divides the {} panels of a K row", p.k_panels),
-           fmt::format("1, {}", p.k_panels));
     p.num_qk_stages = 1;
   }
   c.num_qk_stages = p.num_qk_stages;
@@ -394,25 +196,38 @@ Storage storage_of(const DecodePlan& p) {
 /// the M side exceed, and products of many groups of columns.
 int blocks_of(const DecodePlan& p, const Storage& s, int registers) {
   const int busy = registers + (p.grouped() ? 5 * std::max(p.k_groups, p.v_groups) : 0);
-  const int limit = p.narrow ? RegisterLimits::kTwoBlocksBytes : RegisterLimits::kTwoBlocks;
+  const int limit = p.narrow ? DecodeRegisters::kTwoBlocksBytes : DecodeRegisters::kTwoBlocks;
   return s.fitting(2) >= (p.shared_ring ? 4 : 2) && !p.upright && busy <= limit && !p.separate ? 2 : 1;
 }
 
-/// The launch may choose between one block and two: what two stages of 8-bit tiles, or more of small ones, feed is
-/// a second warpgroup's work: one block alone is slower at any length (bench/NOTES.md 78).
+/// What keeps the memory busy.
+struct StageLimits {
+  /// Bytes on their way of each block (bench/NOTES.md 53, 113), and with query rows on the M side (118).
+  static constexpr int kInFlight = 48 << 10, kInFlightRowsOnM = 128 << 10;
+  static constexpr int kLatentStages = 8;  ///< of latent rows, which serve both products (118)
+  /// Of a block that stands alone, over contiguous keys and over pages (113).
+  static constexpr int kAlone = 64 << 10, kAloneOverPages = 96 << 10;
+  /// Of a stage, at least, where the launch chooses between one block and two: what two stages of 8-bit tiles, or
+  /// more of small ones, feed is a second warpgroup's work, so one block is slower at any length (78).
+  static constexpr int kLeastOfChoice = 24 << 10;
+  /// Keys and values in MB a multiprocessor, up to which one block does better (73, 78).
+  static constexpr int kAloneMegabytes = 8, kAloneMegabytesOverPages = 2;
+};
+
+/// The launch may choose between one block and two.
 bool choosable(const DecodePlan& p, const Storage& s) {
-  return p.ctas_per_sm == 2 && !p.narrow && s.per_stage >= 24 << 10;
+  return p.ctas_per_sm == 2 && !p.narrow && s.per_stage >= StageLimits::kLeastOfChoice;
 }
 
 /// Stages unless asked. Two blocks with two stages each keep the memory busy; more only queue, and blocks get less
 /// equal shares. A block alone needs no more either, but for page lookups and a tile in many copies
 /// (bench/NOTES.md 113).
 int default_stages(const DecodePlan& p, const Config& c, const Storage& s) {
-  const int bytes = (p.upright ? 8 : 3) << 14;
-  const int enough = p.v_in_k ? 8 : std::max(bytes / s.per_stage, 2);
+  const int bytes = p.upright ? StageLimits::kInFlightRowsOnM : StageLimits::kInFlight;
+  const int enough = p.v_in_k ? StageLimits::kLatentStages : std::max(bytes / s.per_stage, 2);
   if (p.shared_ring) return std::clamp(s.fitting(p.ctas_per_sm), 3, std::max(2 * enough, 3));
   const int each = std::clamp(s.fitting(p.ctas_per_sm), 1, enough);
-  const int alone_bytes = (contiguous_keys(c, p.BN) ? 64 : 96) << 10;
+  const int alone_bytes = contiguous_keys(c, p.BN) ? StageLimits::kAlone : StageLimits::kAloneOverPages;
   return choosable(p, s) ? std::clamp(ceil_div(alone_bytes, s.per_stage), each, s.fitting(1)) : each;
 }
 
@@ -420,7 +235,7 @@ int default_stages(const DecodePlan& p, const Config& c, const Storage& s) {
 /// other is read. V in K's slot is still read when K of the next tile is multiplied.
 bool choose_pipeline(DecodePlan& p, Config& c, const Storage& s, int registers, const Refusals& refuse) {
   p.ctas_per_sm = blocks_of(p, s, registers);
-  p.room_beside = p.separate && p.upright && registers <= RegisterLimits::kRoomBeside;
+  p.room_beside = p.separate && p.upright && registers <= DecodeRegisters::kRoomBeside;
   const int fewest = p.shared_ring ? 3 : p.v_in_k ? 2 : 1;  // of a ring: K(n), V(n - 1) and what comes
   if (!c.num_kv_stages && s.fitting(1) < fewest) {
     refuse("V15", {"/BN", "/depth", "/ov_depth"},
@@ -442,7 +257,8 @@ bool choose_pipeline(DecodePlan& p, Config& c, const Storage& s, int registers, 
   p.shared_stages = p.residency_at_launch
                         ? std::clamp((p.num_kv_stages + 1) / 2, 2, std::min(p.num_kv_stages, s.fitting(2)))
                         : p.num_kv_stages;
-  p.alone_megabytes = contiguous_keys(c, 256) ? 8 : 2;
+  p.alone_megabytes =
+      contiguous_keys(c, 256) ? StageLimits::kAloneMegabytes : StageLimits::kAloneMegabytesOverPages;
   if (p.num_kv_stages >= fewest && p.num_kv_stages <= 16) return true;
   refuse("V25", {"/num_kv_stages"}, fmt::format("num_kv_stages is {} to 16 here", fewest),
          std::to_string(p.num_kv_stages < fewest ? fewest : 16));
@@ -504,7 +320,7 @@ bool set_memory(DecodePlan& p, const Storage& s, const Refusals& refuse) {
   const int rings = p.k->ring().barrier_bytes() + p.v->ring().barrier_bytes() + p.cells.barrier_bytes();
   p.smem_barriers = p.smem.add("mbar", rings, 8, "K, V and cell rings");
   p.smem_cells = p.smem.add("cells", 8, 8, "cells handed to the consumers");
-  p.smem_flag = p.smem.add("flag", p.hidden && p.shares_combine() ? 16 : 8, 8,
+  p.smem_flag = p.smem.add("flag", p.hidden.on() && p.shares_combine() ? 16 : 8, 8,
                            "arrivals at the item before this block");
   if (p.stages_at_launch()) add_rings();  // last: fewer stages leave the end out
   const int most = target_info(Target::sm_90a).smem_bytes;

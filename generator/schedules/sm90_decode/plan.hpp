@@ -7,6 +7,7 @@
 #include "generator/schedules/schedule.hpp"
 #include "generator/systems/hidden_values.hpp"
 #include "generator/systems/mask.hpp"
+#include "generator/systems/row_results.hpp"
 #include "generator/systems/score_mod.hpp"
 #include "generator/systems/sm90/mha_operand.hpp"
 #include "generator/systems/sm90/smem_map.hpp"
@@ -41,7 +42,7 @@ struct DecodePlan {
   int k_span, v_span;          ///< bytes of a row of a panel, its swizzle span
   int k_panels, v_panels;      ///< panels of a tile of K and V, zeros past the depth
   int k_fold = 1, v_fold = 1;  ///< panels of one tensor copy
-  bool lse, sink;
+  RowResults results;
   /// Parts of a fixed split are results of their own: part i has O and LSE behind those of part i - 1, of as
   /// many rows. For a launch that merges them.
   bool separate = false;
@@ -66,7 +67,7 @@ struct DecodePlan {
   std::optional<Wgmma> qk, pv, pv_shared, qk_rope;
   std::optional<Mask> mask;
   std::optional<ScoreModifier> modifier;
-  std::optional<HiddenValues> hidden;  ///< of masks that hide keys from some rows of a tile
+  HiddenGuard hidden;  ///< of masks that hide keys from some rows of a tile
 
   /// Shared memory of a block that has a multiprocessor to itself, or with room beside it for another kind,
   /// and of each of `ctas_per_sm`. Both ask for so much that no block more fits: one more, the next launch's,
@@ -80,6 +81,7 @@ struct DecodePlan {
   }
   /// Whether some column of O is not finite. Parts that all blocks add up have the number of a slice beside theirs.
   int smem_odd() const { return smem_flag + (shares_combine() ? 8 : 4); }
+  std::string odd_flag() const { return fmt::format("*(int*)(smem_bytes + {})", smem_odd()); }
   /// Rows of floats need no staging.
   bool o_floats() const { return *config.out_dtype == DType::f32; }
   /// K's barriers and slots are V's, too.
@@ -122,7 +124,7 @@ struct DecodePlan {
   int q_bytes() const { return BM * q_tile().span_bytes * q_panels(); }
   /// Keys have scales of their own, one a row or several.
   bool scales_by_token() const { return scales_by_row(config.operand->quantization); }
-  /// Several scales a row: products of their own for each group of columns (sm90_decode_grouped.cpp).
+  /// Several scales a row: products of their own for each group of columns (grouped.cpp).
   bool grouped() const { return k_groups > 1 || v_groups > 1; }
   /// K reaches the tensor cores through registers.
   bool k_in_registers() const { return narrow && !fp8_q; }

@@ -33,7 +33,7 @@ class Sm90Decode final : public Schedule {
     return {plan_.smem_bytes(), plan_.num_threads(), fitting < 255 ? fitting : 255};
   }
   int dealt_from_tiles() const override { return plan_.stream->dynamic() ? StreamK::kDynamicFrom : 0; }
-  bool guards_hidden_values() const override { return plan_.hidden.has_value(); }
+  bool guards_hidden_values() const override { return plan_.hidden.on(); }
   std::vector<layout::Proof> layout_proofs() const override {
     const auto& p = plan_;
     std::vector<layout::Proof> proofs;

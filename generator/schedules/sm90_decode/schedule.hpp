@@ -8,7 +8,7 @@
 // - One producer warp (one each for K and V where pages are small) keeps num_kv_stages tiles of both in
 //   flight, across the ends of work items; one consumer warpgroup computes. Small blocks, two to a
 //   multiprocessor where they fit.
-// - 64 query rows fill the M side themselves, as in prefill (sm90_decode_upright.cpp).
+// - 64 query rows fill the M side themselves, as in prefill (rows_on_m.cpp).
 // - Work is split over the keys by StreamK (generator/systems/stream_k.hpp); the last block of an item
 // combines.
 #pragma once

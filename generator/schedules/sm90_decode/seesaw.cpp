@@ -3,10 +3,11 @@
 // other through the rotary panel of the tile's slot, which nobody needs after S. Both add P V to their columns, tile
 // after tile:
 //
-//   first     P(0) > O += P(0) V(0) | O += P(1) V(1) | S(2) .... | P(2) > ...
-//   second    S(1) .. | O += P(0) V(0), P(1) beside it > O += P(1) V(1) | S(3) .... | ...
+//   first     P(0) ....... > O += P(0) V(0) | O += P(1) V(1) | S(2) ... | P(2) ....... > ...
+//   second    S(1) ... | O += P(0) V(0), P(1) beside it > O += P(1) V(1) | | S(3) ... | ...
 //
-// so that one's softmax runs beside the other's products. The base of a row's exponentials goes along with P: who
+// so that one's softmax runs beside the other's products. S of the second begins when S of the first is done: both at
+// once would be done late, and the tensor cores idle in the first's softmax. The base of a row's exponentials goes along with P: who
 // takes P over scales O to it, rarely. Sums are of a warpgroup's own tiles, and added up after the last.
 //
 // A slot goes back in chunks, those of a half's columns as soon as that warpgroup is done with them.
@@ -16,7 +17,7 @@
 namespace kiln::sm90 {
 namespace {
 
-/// Named barriers: the first has issued its products with K; P of a tile of warpgroup `half` is there; all warps of
+/// Named barriers: the first has its S; P of a tile of warpgroup `half` is there; all warps of
 /// it are done with products.
 constexpr int kTurn = 2;
 constexpr int handed_over(int half) {
@@ -50,9 +51,8 @@ void emit_release(Writer& w, const DecodePlan& p, int half) {
   p.v->ring().emit_step(w);
 }
 
-/// S of the tile of K's state, committed. With `before`: after the first chunk all products before are done, and
-/// the tile that they read goes back.
-void emit_products(Writer& w, const DecodePlan& p, int half, bool before) {
+/// S of the tile of K's state, committed.
+void emit_products(Writer& w, const DecodePlan& p) {
   w.comment("S = Q K'");
   for (int qk = 0; qk < p.num_qk_stages; ++qk) {
     p.k->emit_wait(w, qk);
@@ -66,9 +66,6 @@ void emit_products(Writer& w, const DecodePlan& p, int half, bool before) {
     w.line("wgmma_commit();");
     w.close();
     w.close();
-    if (qk > 0 || !before) continue;
-    w.line("WGMMA_WAIT(1);");
-    emit_release(w, p, half);
   }
 }
 
@@ -175,16 +172,26 @@ void emit_done(Writer& w, const DecodePlan& p, int half) {
   emit_release(w, p, half);
 }
 
-void emit_next_products(Writer& w, const DecodePlan& p, int half) {
-  // Behind products with P in registers ptxas would keep the descriptors of a whole chunk, and spill; and the first's
-  // products are under way by then.
-  if (half == 1) emit_done(w, p, half);
-  p.k->ring().emit_step(w);
-  p.k->ring().emit_step(w);
-  if (half == 1) w.line("named_barrier_sync({}, {});", kTurn, p.consumer_threads());
-  emit_products(w, p, half, half == 0);
-  if (half == 0) w.line("if (n + 3 < s.tile_end) named_barrier_arrive({}, {});", kTurn, p.consumer_threads());
+/// S of tile `n`, all of it, and then the second's turn.
+void emit_first_products(Writer& w, const DecodePlan& p, const char* seconds) {
+  emit_products(w, p);
   w.line("WGMMA_WAIT(0);");
+  w.line("if ({} < s.tile_end) named_barrier_arrive({}, {});", seconds, kTurn, p.consumer_threads());
+}
+
+/// S of the second's tile, when the first has its own.
+void emit_second_products(Writer& w, const DecodePlan& p) {
+  w.line("named_barrier_sync({}, {});", kTurn, p.consumer_threads());
+  emit_products(w, p);
+  w.line("WGMMA_WAIT(0);");
+}
+
+/// The tile goes back before S waits for the next: its copy is under way meanwhile.
+void emit_next_products(Writer& w, const DecodePlan& p, int half) {
+  emit_done(w, p, half);
+  p.k->ring().emit_step(w);
+  p.k->ring().emit_step(w);
+  half == 0 ? emit_first_products(w, p, "n + 3") : emit_second_products(w, p);
 }
 
 /// Tiles n, the first's, and n + 1, the second's; and S of two tiles on, if there is one.
@@ -209,9 +216,7 @@ void emit_pair(Writer& w, const DecodePlan& p, int half, bool next) {
 }
 
 void emit_first(Writer& w, const DecodePlan& p) {
-  emit_products(w, p, 0, false);
-  w.line("if (n + 1 < s.tile_end) named_barrier_arrive({}, {});", kTurn, p.consumer_threads());
-  w.line("WGMMA_WAIT(0);");
+  emit_first_products(w, p, "n + 1");
   w.line("#pragma unroll 1");
   w.open("for (; n + 2 < s.tile_end; n += 2)");
   emit_pair(w, p, 0, true);
@@ -228,9 +233,7 @@ void emit_first(Writer& w, const DecodePlan& p) {
 void emit_second(Writer& w, const DecodePlan& p) {
   w.open("if (n + 1 < s.tile_end)");
   p.k->ring().emit_step(w);
-  w.line("named_barrier_sync({}, {});", kTurn, p.consumer_threads());
-  emit_products(w, p, 1, false);
-  w.line("WGMMA_WAIT(0);");
+  emit_second_products(w, p);
   w.close();
   w.line("#pragma unroll 1");
   w.open("for (; n + 3 < s.tile_end; n += 2)");

@@ -130,7 +130,7 @@ void emit_units(Writer& w, const DecodePlan& p, int units, int parts) {
       columns);
   w.line("const int packed = s.m_block * {} + row;", p.BM);
   const bool whole = p.padded_ov() == p.ov_depth;
-  if (p.hidden) HiddenValues::emit_look_at(w, "sums[u]");
+  p.hidden.emit_look_at(w, "sums[u]");
   for (int e = 0; e < 2; ++e)
     w.line(
         "if (row < rows{}{}) {};", units > 1 ? " && unit < end" : "",
@@ -218,19 +218,19 @@ void emit_shared_combine(Writer& w, const DecodePlan& p) {
   w.open("for (;;)");
   w.line(
       "if (threadIdx.x == 0) arrivals_before[1] = {2}atomicAdd(item_counters + s.item, {0}) / {0} & {1:#x};",
-      kClaims, 2 * kClaims - 1, p.hidden ? "(u32)" : "");
+      kClaims, 2 * kClaims - 1, p.hidden.on() ? "(u32)" : "");
   w.line("named_barrier_sync(1, {});", p.consumer_threads());
   w.line("const int begin = arrivals_before[1] * slice_units, end = begin + slice_units;");
   w.line("if (begin >= {}) break;", units);
   emit_weights(w, p);
   emit_sums(w, p);
-  if (p.hidden)
+  if (p.hidden.on())
     w.line("if (any_lane(odd) && lane == 0) atomicOr((u32*)item_counters + s.item, {:#x}u);", kOdd);
   w.line("named_barrier_sync(1, {});  // every thread knows its slice and has read its weights",
          p.consumer_threads());
   w.close();
   w.close();
-  if (p.hidden) return emit_last_repairs(w);
+  if (p.hidden.on()) return emit_last_repairs(w);
   w.comment("the last block that is done leaves the counter as it was found");
   w.line(
       "if (threadIdx.x == 0 && (u32)atomicAdd(item_counters + s.item, {0}) / {0}u == split.parts - 1u) "

@@ -3,6 +3,7 @@
 // the kernel.
 #include <fmt/ranges.h>
 
+#include "base/plural.hpp"
 #include "generator/emit/head.hpp"
 #include "generator/emit/manifest_of.hpp"
 #include "generator/emit/output_elements.hpp"
@@ -54,7 +55,7 @@ std::vector<std::string> stride_axes(const PrefillPlan& p, std::string_view tens
 
 /// Tensors that are read or written by address: O's rows one by one, and all of rows that are computed again.
 std::vector<std::string> by_address(const PrefillPlan& p) {
-  if (p.hidden) return {"q", "k", "v", "o"};
+  if (p.hidden.on()) return {"q", "k", "v", "o"};
   return p.ragged || p.o_floats ? std::vector<std::string>{"o"} : std::vector<std::string>{};
 }
 
@@ -86,8 +87,7 @@ std::vector<KernelParam> kernel_params(const PrefillPlan& p) {
   std::vector<KernelParam> params = tensor_maps(p);
   const auto add = [&](KernelParam::Kind kind, const char* role) { params.push_back({kind, role, {}}); };
   using Kind = KernelParam::Kind;
-  if (p.lse) add(Kind::pointer, "lse");
-  if (p.sink) add(Kind::pointer, "sink");
+  p.results.add_pointers(params);
   add_scales(params, p);
   add_pointers(params, p);
   if (p.ragged) add(Kind::pointer, "cu_seqlens_q"), add(Kind::pointer, key_lengths(p));
@@ -103,17 +103,16 @@ std::vector<KernelParam> kernel_params(const PrefillPlan& p) {
     add(Kind::i32, "num_m_blocks"), add(Kind::i32, "num_tiles");
     if (p.dynamic) add(Kind::i32, "section_heads");
   }
-  if (p.lse && p.ragged) add(Kind::i32, "total_q");
+  p.results.add_total(params, p.ragged);
   add_strides(params, p);
-  if (p.hidden) HiddenValues::add_params(params, p.config);
+  p.hidden.add_params(params, p.config);
   add_score_params(params, *p.mask, *p.modifier);
-  for (const char* name : p.modifier->factors(p.lse)) add(Kind::f32, name);
+  for (const char* name : p.modifier->factors(p.results.lse())) add(Kind::f32, name);
   return params;
 }
 
 void emit_work(Writer& w, const PrefillPlan& p) {
-  if (p.hidden)
-    kiln::MHAOperand(p.config.operand->kind, p.config.operand->page_size.value_or(1), 1).emit_functions(w);
+  p.hidden.emit_page_functions(w, p.config);
   p.work_items().emit(w);
 }
 
@@ -214,14 +213,11 @@ void use_sections(Prelude& prelude, const PrefillPlan& p) {
   use_output(prelude, *p.config.out_dtype);
   if (p.narrow) use_converter(prelude, p);
   if (p.fp8) use_transposer(prelude, p);
-  if (p.lse || p.fp8_tokens()) prelude.use("log2_approx");
+  if (p.results.lse() || p.fp8_tokens()) prelude.use("log2_approx");
   use_copies(prelude, p);
   p.softmax->use(prelude);
   p.modifier->use(prelude);
-  if (p.hidden) {
-    p.hidden->use(prelude);
-    if (p.fp8 || p.narrow) prelude.use("byte_type");
-  }
+  p.hidden.use(prelude);
   p.qk->add_to(prelude, true);
   p.qk->add_to(prelude, false);
   p.pv->add_to(prelude, false);
@@ -290,11 +286,11 @@ KernelSource emit_prefill(const PrefillPlan& p) {
   KernelSource source;
   source.manifest = manifest(p, params);
   const std::string facts = fmt::format(
-      "Schedule {}: {} query rows ({} consumer warpgroups of 64) by {} keys a tile, {} KV stages, {} qk "
-      "stages,\n"
+      "Schedule {}: {} query rows ({} consumer warpgroups of 64) by {} keys a tile, {}, {},\n"
       "swizzle {}B. Registers: {} a producer thread, {} a consumer thread.\nShared memory ({} bytes):{}",
-      *p.config.schedule, p.BM, p.num_math_warpgroups, p.BN, p.num_kv_stages, p.num_qk_stages, p.span_bytes,
-      p.producer_registers, p.math_registers, p.smem.bytes(), p.smem.listing());
+      *p.config.schedule, p.BM, p.num_math_warpgroups, p.BN, number_of(p.num_kv_stages, "KV stage"),
+      number_of(p.num_qk_stages, "qk stage"), p.span_bytes, p.producer_registers, p.math_registers,
+      p.smem.bytes(), p.smem.listing());
   set_text(source, facts, body.lines());
   return source;
 }

@@ -62,7 +62,6 @@ void emit_store_floats(Writer& w, const PrefillPlan& p, const char* scale) {
 
 // Rows that V of keys has reached which the mask hides from them.
 void emit_repair(Writer& w, const PrefillPlan& p) {
-  if (!p.hidden) return;
   HiddenValues::Place place =
       HiddenValues::place_of(p.config, {p.late("batch"), p.late("head"), "work.kv_head", p.late("q_start"),
                                         p.late("k_start"), p.late("seqlen_q"), p.late("seqlen_k")});
@@ -71,7 +70,7 @@ void emit_repair(Writer& w, const PrefillPlan& p) {
   place.end_row = fmt::format("min({} + 16, {})", place.first_row, p.late("seqlen_q"));
   place.visited_begin = fmt::format("{} * {}", p.first_block(), p.BN);
   place.visited_end = fmt::format("min(work.num_blocks * {}, {})", p.BN, p.late("seqlen_k"));
-  p.hidden->emit_repair(
+  p.hidden.emit_repair(
       w, place, "any_lane(odd)",
       p.o_floats ? "__syncwarp();" : "bulk_wait();  // the store has been written\n__syncwarp();");
 }
@@ -79,7 +78,7 @@ void emit_repair(Writer& w, const PrefillPlan& p) {
 }  // namespace
 
 void emit_epilogue(Writer& w, const PrefillPlan& p) {
-  if (p.hidden) HiddenValues::emit_look(w, HiddenValues::first_rows("o_acc", p.ov_depth / 2));
+  p.hidden.emit_look(w, HiddenValues::first_rows("o_acc", p.ov_depth / 2));
   w.banner("epilogue: O / row_sum, LSE");
   p.softmax->emit_finish(w);
   if (p.head_scale()) {
@@ -87,7 +86,7 @@ void emit_epilogue(Writer& w, const PrefillPlan& p) {
     w.line("const float out_scale_0 = inv_sum_0 * value_scale, out_scale_1 = inv_sum_1 * value_scale;");
   }
   const char* scale = p.head_scale() ? "out_scale" : "inv_sum";
-  if (p.lse) {
+  if (p.results.lse()) {
     w.open("if ((lane & 3) == 0)");
     if (p.ragged) {
       w.line("float* const lse_row = lse + (long long){} * total_q + {} + row_0;", p.late("head"),

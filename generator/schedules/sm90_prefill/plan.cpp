@@ -80,8 +80,7 @@ class Planner {
     p_.depth = c_.depth;
     p_.ov_depth = *c_.ov_depth;
     p_.ragged = operand_form(c_.operand->kind).ragged_q;
-    p_.lse = *c_.lse;
-    p_.sink = *c_.sink;
+    p_.results = RowResults(c_);
     p_.o_floats = *c_.out_dtype == DType::f32;
     p_.narrow = is_narrow(c_);
     p_.fp8 = is_fp8(c_.dtype);
@@ -247,7 +246,7 @@ class Planner {
     const bool crowded =
         bytes && p_.depth >= 128 && p_.mask->bounded_below() && operand_form(c_.operand->kind).table();
     if (!crowded && (bytes || p_.ov_depth <= 128)) p_.hidden = HiddenValues::of(c_, pack_name(*c_.out_dtype));
-    if (p_.hidden && (bytes || p_.depth > 128)) p_.hidden = p_.hidden->apart();
+    if (bytes || p_.depth > 128) p_.hidden.set_apart();
     p_.dynamic = own_tiles();
     const bool alone = own_tiles() || p_.converts();
     if (p_.cluster == 1 || (p_.cluster == 2 && !alone)) return true;
@@ -261,19 +260,19 @@ class Planner {
     const bool three = p_.num_math_warpgroups == 3;
     const int limit = register_limit(c_, p_.num_math_warpgroups, p_.ragged);
     const int live = live_registers(c_, p_.BN), lent = lent_registers(c_, p_.num_math_warpgroups);
-    // The next P beside this one: with three warpgroups the compiler finds room for eight more without a mask.
-    const int most = three && !own_tiles() ? limit + 8 : limit;
+    const int most = three && !own_tiles() ? limit + RegisterLimits::kNextP : limit;
     // Scales of keys beside looked-up pages leave it none (ptxas 13.0).
     const bool crowded = p_.fp8_tokens() && p_.ragged && !operand_form(c_.operand->kind).ragged_k();
     p_.packed = p_.fp8 && !crowded && c_.exp_offload.value_or(0.0) == 0 && live + p_.BN / 8 <= most;
     // Tiles of keys that hold whole tiles of queries have none at equal lengths, and few otherwise. The widest
     // two-warpgroup kernels over ragged rows spill with it (ptxas 13.0).
+    const int skipping = p_.ragged ? RegisterLimits::kWatchedTwoRagged : RegisterLimits::kWatchedTwo;
     p_.skips_tiles = p_.mask->bounded_above() && p_.num_math_warpgroups > 1 && p_.BN % p_.BM != 0 &&
-                     (three || live <= (p_.ragged ? 180 : 196) - lent);
-    // setmaxnreg moves registers within what the launch allocated: 65536 / num_threads rounded down to 8,
-    // times num_threads. A request beyond that never returns.
-    p_.math_registers = (three ? 160 : 232) - lent;
-    p_.producer_registers = (three ? 32 : 40) + lent * p_.num_math_warpgroups;
+                     (three || live <= skipping - lent);
+    // A request beyond what the launch allocated never returns.
+    p_.math_registers = (three ? RegisterLimits::kMathOfThree : RegisterLimits::kMathOfTwo) - lent;
+    p_.producer_registers = (three ? RegisterLimits::kProducerOfThree : RegisterLimits::kProducerOfTwo) +
+                            lent * p_.num_math_warpgroups;
     if (live <= limit) return true;
     const int step = p_.step_elements(), bn = (limit - p_.ov_depth / 2) * 4 / 3 / step * step;
     refuse_("sm90_prefill", {"/BN", "/BM"},
@@ -319,7 +318,7 @@ class Planner {
     if (p_.watched_parts > 0) softmax.curve = p_.modifier->enter_exponent();
     softmax.scale_log2 = p_.scale_joins_factor() ? "factor" : p_.modifier->scale_log2();
     softmax.scale = p_.scale_joins_factor() ? "(factor * 0.693147181f)" : p_.modifier->scale();
-    if (p_.sink) softmax.sink = {"sink[work.head]", "sink[work.head]"};
+    if (p_.results.sink()) softmax.sink = {"sink[work.head]", "sink[work.head]"};
     p_.softmax.emplace(softmax);
   }
 

@@ -14,6 +14,7 @@
 #include "generator/systems/hidden_values.hpp"
 #include "generator/systems/mask.hpp"
 #include "generator/systems/online_softmax.hpp"
+#include "generator/systems/row_results.hpp"
 #include "generator/systems/score_mod.hpp"
 #include "generator/systems/sm90/mha_operand.hpp"
 #include "generator/systems/sm90/smem_map.hpp"
@@ -35,7 +36,7 @@ struct PrefillPlan {
   int o_span, v_span;          ///< of O's, and of V's as wgmma reads it
   int element_bytes = 2;       ///< of Q, and of K and V as the products take them
   bool ragged;                 ///< Q and O run over the rows of all sequences: every operand but contiguous
-  bool lse, sink;
+  RowResults results;
   bool part = false;    ///< of a sequence: positions are given at launch (part_kernels.hpp)
   bool narrow = false;  ///< K and V of one byte an element, widened on their way (sm90_prefill_convert.cpp)
   bool fp8 = false;     ///< Q, K and V of FP8: V is transposed on its way (sm90_prefill_transpose.cpp)
@@ -59,7 +60,7 @@ struct PrefillPlan {
   std::optional<StagedPipeline> raw;   ///< ring of tiles as copied: narrow K and V in turn, V of FP8
   std::optional<Mask> mask;
   std::optional<ScoreModifier> modifier;
-  std::optional<HiddenValues> hidden;  ///< of masks that hide keys from some rows of a tile
+  HiddenGuard hidden;  ///< of masks that hide keys from some rows of a tile
   std::optional<OnlineSoftmax> softmax;
   std::optional<Wgmma> qk, pv;
 
@@ -174,7 +175,7 @@ struct PrefillPlan {
   const char* aligned_rows() const { return PrefillWork{.part = part}.aligned_rows(); }
   /// True when code of the consumers names the lane's rows.
   bool needs_rows() const {
-    return lse || o_floats || mask->bounded_above() || mask->has_bits() || modifier->names_rows();
+    return results.lse() || o_floats || mask->bounded_above() || mask->has_bits() || modifier->names_rows();
   }
   /// True when a row may be without a visible key after any tile, not only at the ends of its range.
   bool hides_anywhere() const { return mask->has_bits() || modifier->may_hide(); }

@@ -14,6 +14,19 @@ inline int most_smem() {
   return target_info(Target::sm_90a).smem_bytes;
 }
 
+/// Registers of a consumer thread, counted as live_registers() does, up to which ptxas 13.0 spills none
+/// (bench/NOTES.md 140, 146), for two and three warpgroups; and with parts of S watched (41).
+struct RegisterLimits {
+  static constexpr int kTwo = 200, kThree = 128, kThreeRagged = 120;
+  static constexpr int kWatchedTwo = 196, kWatchedTwoRagged = 180;
+  static constexpr int kWatchedThree = 140, kWatchedThreeOpen = 144, kWatchedThreeBounded = 132;
+  static constexpr int kConverters = 24;  ///< less beside warps that widen tiles
+  /// More with three warpgroups and no mask, for the next P beside this one (97).
+  static constexpr int kNextP = 8;
+  /// What the launch gives a thread: 65536 by threads, in eights, which setmaxnreg shares out.
+  static constexpr int kMathOfTwo = 232, kMathOfThree = 160, kProducerOfTwo = 40, kProducerOfThree = 32;
+};
+
 // ---- tiles.cpp
 
 /// Registers that a consumer thread gives to the producer's warpgroup, where that has converters and copies

@@ -23,7 +23,7 @@ class Sm90Prefill final : public Schedule {
   Resources resources() const override {
     return {plan_.smem.bytes(), plan_.num_threads(), plan_.math_registers};
   }
-  bool guards_hidden_values() const override { return plan_.hidden.has_value(); }
+  bool guards_hidden_values() const override { return plan_.hidden.on(); }
   std::vector<layout::Proof> layout_proofs() const override {
     auto proofs = sm90::operand_proofs("Q", plan_.q_tile(), plan_.depth, false);
     for (auto& proof : sm90::operand_proofs("K", plan_.k->tile(), plan_.depth, false))

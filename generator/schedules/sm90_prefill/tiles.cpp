@@ -1,6 +1,7 @@
 // sm90_prefill: tiles of queries and keys, and the registers that they take.
 #include <algorithm>
 #include <bit>
+#include <span>
 
 #include "generator/config/defaults.hpp"
 #include "generator/config/masks.hpp"
@@ -20,26 +21,40 @@ bool has_curve(const Config& c) {
   return ScoreModifier(*c.score_mod, {}).enter_exponent().has_value();
 }
 
-/// The fastest width measured on H200 (bench/NOTES.md) beside BM rows; depths in between take the next larger
-/// entry.
+/// Keys of a tile by the deeper of K's and V's rows, those of depths in between as of the next.
+struct Width {
+  int deepest;
+  int plain, modified;  ///< without and with a fixed score modifier
+};
+/// Two warpgroups and 16-bit keys: the fastest on H200 (bench/NOTES.md 4, 16, 42), of those that do not spill
+/// (140, 146).
+constexpr Width kTwoWarpgroups[] = {{64, 192, 192}, {128, 128, 128}, {192, 112, 112},
+                                    {224, 64, 80},  {255, 64, 64},   {256, 64, 80}};
+/// Two or three warpgroups and FP8 keys (97), and what of them fits beside the loops of a window or the pages of a few
+/// rows (146).
+constexpr Width kBytes[] = {{128, 128, 128}, {192, 96, 96}, {256, 96, 96}};
+constexpr int kCrowdedBytes = 64;  ///< of the last row of kBytes
+/// Three warpgroups (15, 63, 64), with a soft cap inside softmax's exponent (66) or past depth 64.
+constexpr int kThreeWarpgroups = 128, kThreeWarpgroupsCrowded = 96;
+
+const Width& width_of(std::span<const Width> table, int wide) {
+  return *std::find_if(table.begin(), table.end() - 1, [&](const Width& w) { return wide <= w.deepest; });
+}
+
 int measured_bn(const Config& c, int num_math_warpgroups) {
   const int wide = std::max(c.depth, *c.ov_depth);
-  if (num_math_warpgroups == 3) return wide > 64 || has_curve(c) ? 96 : 128;
+  if (num_math_warpgroups == 3) return wide > 64 || has_curve(c) ? kThreeWarpgroupsCrowded : kThreeWarpgroups;
   if (is_fp8(c.dtype)) {
-    // Found by compiling: past depth 128 a tile of 128 keys spills, past 192 one of 96 beside the loops of a
-    // window or the pages of a few rows.
     const bool crowded = is_window(*c.mask) ||
                          (operand_form(c.operand->kind).pages() && c.operand->page_size.value_or(96) < 96);
-    return wide <= 128 ? 128 : wide > 192 && crowded ? 64 : 96;
+    return wide > 192 && crowded ? kCrowdedBytes : width_of(kBytes, wide).plain;
   }
-  if (wide <= 64) return 192;
-  if (wide <= 128) return 128;
-  if (wide <= 192) return 112;
-  if (!has_fixed_modifier(c)) return 64;
-  // Between 224 and 256 a tile of 80 keys spills, and is no faster (H200); at 256 beside bounds of rows of one length.
-  const bool one_length = !operand_form(c.operand->kind).ragged_q;
-  if (wide == 256 && one_length && c.mask->kind == MaskConfig::Kind::custom) return 32;
-  return wide <= 224 || (wide == 256 && !(one_length && is_bounded(*c.mask))) ? 80 : 64;
+  const Width& width = width_of(kTwoWarpgroups, wide);
+  if (!has_fixed_modifier(c)) return width.plain;
+  // At 256 narrower ones beside the bounds of rows of one length (146).
+  const bool one_length = wide == 256 && !operand_form(c.operand->kind).ragged_q;
+  if (one_length && c.mask->kind == MaskConfig::Kind::custom) return 32;
+  return one_length && is_bounded(*c.mask) ? 64 : width.modified;
 }
 
 /// The widest tile of FP8 keys with scales of their own that does not spill: 64, and past depth 192 over pages
@@ -93,7 +108,8 @@ int live_registers(const Config& c, int BN) {
 }
 
 int register_limit(const Config& c, int num_math_warpgroups, bool ragged) {
-  return (num_math_warpgroups == 3 ? (ragged ? 120 : 128) : 200) - lent_registers(c, num_math_warpgroups);
+  const int three = ragged ? RegisterLimits::kThreeRagged : RegisterLimits::kThree;
+  return (num_math_warpgroups == 3 ? three : RegisterLimits::kTwo) - lent_registers(c, num_math_warpgroups);
 }
 
 int default_bm(const Config& c) {
@@ -130,13 +146,14 @@ int watched_parts(const PrefillPlan& p, const Config& c) {
   const bool three = p.num_math_warpgroups == 3;
   if (p.narrow && p.ov_depth > 192) return 0;
   if (three && p.ragged && !p.modifier->none()) return 0;
-  // Found by compiling. Without a bounded mask there is room for one part more, but not beside log-sum-exps; without
-  // turns there is none for any.
+  // Without a bounded mask there is room for one part more, but not beside log-sum-exps; without turns there is none
+  // for any.
   const bool open = !p.mask->bounded_above() && !c.lse.value_or(false);
-  const int limit = three ? (p.mask->bounded_below() || !p.ping_pong ? 132
-                             : open                                  ? 144
-                                                                     : 140)
-                          : (p.ragged ? 180 : 196) - (p.narrow ? 24 : 0);
+  const int limit = !three ? (p.ragged ? RegisterLimits::kWatchedTwoRagged : RegisterLimits::kWatchedTwo) -
+                                 (p.narrow ? RegisterLimits::kConverters : 0)
+                    : p.mask->bounded_below() || !p.ping_pong ? RegisterLimits::kWatchedThreeBounded
+                    : open                                    ? RegisterLimits::kWatchedThreeOpen
+                                                              : RegisterLimits::kWatchedThree;
   for (int parts = 1; parts <= 5; ++parts) {
     const int part = (p.BN / 2 / parts + 3) / 4 * 4;
     if (three && part > 16) continue;

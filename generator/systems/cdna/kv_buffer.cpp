@@ -296,6 +296,12 @@ void KVBuffer::emit_load_from_shared(Writer& w, int stage, int bk_tile, int step
 
 /// Those of the documented parameters, and where the kernel has its own way, that of the kernel: fragments of
 /// the columns that one wave reads at a time, loads as they are issued.
+int KVBuffer::products() const {
+  int sum = 0;
+  for (int strip = 0; strip < num_k_tiles(); ++strip) sum += op_.products(strip);
+  return sum;
+}
+
 nlohmann::ordered_json KVBuffer::constants() const {
   KVBufferConstants c = documented_;
   c.num_mmas = c.rows_per_k_mma = op_.num_mmas();

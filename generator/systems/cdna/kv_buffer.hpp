@@ -120,6 +120,8 @@ class KVBuffer {
 
   const KVMmaOp& kv_mma_op() const { return op_; }
   const LdsTile& stage() const { return stage_; }
+  /// Matrix instructions with all strips of a stage.
+  int products() const;
   nlohmann::ordered_json constants() const;
   std::vector<layout::Proof> proofs() const;
 

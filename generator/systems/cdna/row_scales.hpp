@@ -58,6 +58,17 @@ class RowScales {
   /// The products of group `group` are in `part`: they join the scores of the others.
   void emit_group_end(Writer& w, const ScoreLayout& layout, int group) const;
 
+  // Where a row's columns are multiplied a block after the other, of any number of scales.
+  /// The array that products go to.
+  const char* target() const { return key_groups() > 1 ? "part" : "s_acc"; }
+  /// Whether products of the columns from `column` on begin a sum.
+  bool begins_sum(int column) const { return key_groups() > 1 ? column % columns_ == 0 : column == 0; }
+  /// Products up to column `end` of `depth` are done: the group that ends there joins the scores.
+  void emit_columns_end(Writer& w, const ScoreLayout& layout, int end, int depth) const {
+    if (key_groups() > 1 && (end % columns_ == 0 || end == depth))
+      emit_group_end(w, layout, (end - 1) / columns_);
+  }
+
  private:
   void emit_head(Writer& w, const std::string& name, int row_columns, const std::string& batch) const;
   /// Keys of a tile, 64 at a time.

@@ -21,6 +21,11 @@ std::string TMAConsumerPipeline::get() const {
   return fmt::format("{}_desc + {} * {}", name(), ring_.stage(), slot_bytes() >> 4);
 }
 
+std::string TMAConsumerPipeline::slot() const {
+  if (shape_.num_kv_stages == 1) return "smem_" + name();
+  return fmt::format("smem_{} + {} * {}", name(), ring_.stage(), slot_bytes());
+}
+
 std::string TMAConsumerPipeline::descriptor_high() const {
   const auto fields = is_k_major() ? k_major_descriptor(tile()) : mn_major_descriptor(tile());
   return fmt::format("{:#x}u", fields.high);

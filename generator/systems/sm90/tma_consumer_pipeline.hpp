@@ -69,6 +69,8 @@ class TMAConsumerPipeline {
   void emit_construct(Writer& w) const;
   /// get(): expression of the low descriptor word of the current slot.
   std::string get() const;
+  /// Address of the current slot.
+  std::string slot() const;
   /// What contraction step `step` adds to it.
   int step(int step) const { return is_k_major() ? k_major_step(tile(), step) : mn_major_step(tile(), step); }
   /// Upper descriptor word, a literal.

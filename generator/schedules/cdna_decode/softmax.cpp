@@ -1,0 +1,146 @@
+// From scores to P in cdna_decode_streaming and cdna_decode. A wave has some keys of all rows and needs all keys, so P
+// passes through LDS, and maxima do.
+#include <algorithm>
+#include <bit>
+
+#include "generator/operands/operand_form.hpp"
+#include "generator/schedules/cdna_decode/plan.hpp"
+#include "generator/schedules/common/decode_text.hpp"
+
+namespace kiln::cdna {
+namespace {
+
+LdsTile p_tile(const DecodePlan& p) {
+  const int vectors = p.p_row_bytes() / 16, bits = vectors >= 8 ? 3 : vectors >= 4 ? 2 : 1;
+  return {p.BM,
+          p.p_row_columns(),
+          p.p_row_columns(),
+          p.p_bytes(),
+          {bits, 0, std::countr_zero(static_cast<unsigned>(vectors))}};
+}
+
+/// P as the accumulators of S' hold it, four keys a lane. A wave's first key is no literal: where WN is no power
+/// of two it shares bits with those of its 16-key tiles, and each tile has an address of its own.
+std::vector<LaneAddress> p_writes(const DecodePlan& p) {
+  std::vector<LaneAddress> out;
+  const bool apart = !std::has_single_bit(static_cast<unsigned>(p.WN));
+  for (int tile = 0; tile < (apart ? p.score_tiles() : 1); ++tile) {
+    const int first = 16 * tile;
+    out.emplace_back(apart ? fmt::format("p_write_tile{}", tile) : "p_write", p_tile(p),
+                     LanePattern{[](int l) { return l % 16; },
+                                 [first, wn = p.WN](int l) { return l % 64 / 16 * 4 + first + l / 64 * wn; },
+                                 "(lane & 15)",
+                                 fmt::format("(lane / 16 * 4{} + {} * {})",
+                                             first == 0 ? "" : fmt::format(" + {}", first), p.warp_n(), p.WN),
+                                 64 * p.warps_n()});
+    for (int key = 0; key < (apart ? 1 : p.WN); key += 16) out.back().want(0, key);
+  }
+  return out;
+}
+
+std::string p_write_at(const std::vector<LaneAddress>& writes, int tile) {
+  return writes.size() == 1 ? writes[0].at(0, 16 * tile) : writes[static_cast<std::size_t>(tile)].at(0, 0);
+}
+
+/// P as the B operand of V' P' wants it: four keys of 16, or bytes of eight of 32, or all of a lane's.
+LaneAddress p_read(const DecodePlan& p) {
+  const int keys = p.keys_per_read();
+  LaneAddress address("p_read", p_tile(p),
+                      {[](int l) { return l % 16; }, [keys](int l) { return keys * (l / 16); }, "(lane & 15)",
+                       fmt::format("(lane / 16 * {})", keys)});
+  for (int key = 0; key < p.BN; key += 4 * keys) address.want(0, key);
+  return address;
+}
+
+void emit_scores(Writer& w, const DecodePlan& p) {
+  p.row_scales.emit_apply(w, p.scores());
+  w.line("const int first_key = n * {} + {} * {};", p.BN, p.warp_n(), p.WN);
+  p.mask->emit_load(w, p.score_context(), "first_key", true);
+  p.modifier->emit_apply(w, p.score_context(), "first_key");
+  emit_mask_outside(w, *p.mask, p.score_context(), "first_key", fmt::format("first_key + {}", p.WN));
+}
+
+}  // namespace
+
+void emit_p_addresses(Writer& w, const DecodePlan& p, const std::string& rows) {
+  for (const LaneAddress& write : p_writes(p)) write.emit(w, rows);
+  p_read(p).emit(w, rows);
+}
+
+std::vector<layout::Proof> p_proofs(const DecodePlan& p) {
+  bool written = true;
+  for (const LaneAddress& write : p_writes(p)) written = written && write.proves();
+  return {{"P: written where the tile has it", written, 0},
+          {"P: read where the tile has it", p_read(p).proves(), 0}};
+}
+
+void emit_key_scales(Writer& w, const DecodePlan& p) {
+  p.row_scales.emit_keys(w, p.scores(), fmt::format("n * {} + {} * {}", p.BN, p.warp_n(), p.WN),
+                         operand_form(p.kind).block() ? "block_rows" : "keys");
+}
+
+void emit_decode_softmax(Writer& w, const DecodePlan& p) {
+  emit_scores(w, p);
+  w.comment("maximum of each row: over the lane's keys, the lane groups, the waves");
+  std::string top = "s_acc[0][0]";
+  const auto score = [&](int i) {
+    return fmt::format("s_acc[{}][{}]", i / p.mfma.accum(), i % p.mfma.accum());
+  };
+  const int count = p.score_tiles() * p.mfma.accum();
+  w.line("float tile_max = {};", top);
+  for (int i = 1; i < count; ++i) w.line("tile_max = maximum(tile_max, {});", score(i));
+  for (int distance : {16, 32})
+    w.line("tile_max = maximum(tile_max, from_lane((lane ^ {}) * 4, tile_max));", distance);
+  w.line("if (lane < 16) lds_write_float(exchange + {} * {} + {} * 4, tile_max);", p.warp_n(), 4 * p.BM,
+         p.warps_m() == 1 ? "lane" : "tile_row");
+  w.line("SYNC();");
+  w.line("float new_max = row_max;");
+  for (int i = 0; i < p.warps_n(); ++i)
+    w.line("new_max = maximum(new_max, lds_read_float(exchange + {} + {} * 4));", 4 * p.BM * i, p.tile_row());
+  w.line("float base = new_max == -kInfinity ? 0.0f : row_base(new_max, factor);");
+  w.open("if (any(new_max > row_max))");
+  w.line("const float alpha = rescale_factor(row_max, new_max, factor);");
+  w.line("row_sum *= alpha; row_max = new_max;");
+  for (int i = 0; i < p.output_tiles(); ++i) w.line("o_acc[{}] *= alpha;", i);
+  w.close();
+  w.open("if (any(is_steep(base)))");
+  w.line("const float steep = is_steep(base) ? row_max : 0.0f;");
+  for (int t = 0; t < p.score_tiles(); ++t) w.line("s_acc[{}] -= steep;", t);
+  w.line("if (is_steep(base)) base = 0.0f;");
+  w.close();
+  w.comment("P = exp2(S - max), through LDS: a wave has some keys of all rows, and needs all keys");
+  if (p.p_shift() > 0)
+    w.line(
+        "const float offset = {:.1f}f - base;  // FP8 has few steps below 1; the factor cancels in O / sum",
+        static_cast<double>(p.p_shift()));
+  for (int i = 0; i < count; ++i)
+    w.line("{0} = exp2_approx(__builtin_fmaf({0}, factor, {1})); row_sum += {0};", score(i),
+           p.p_shift() > 0 ? "offset" : "-base");
+  if (p.row_scales.in_p()) p.row_scales.emit_apply(w, p.scores(), "P");
+  const std::vector<LaneAddress> writes = p_writes(p);
+  for (int t = 0; t < p.score_tiles(); ++t) {
+    if (p.q_bytes()) {
+      w.line("lds_write_4(lds + {0}, pack_fp8(s_acc[{1}][0], s_acc[{1}][1], s_acc[{1}][2], s_acc[{1}][3]));",
+             p_write_at(writes, t), t);
+      continue;
+    }
+    w.line(
+        "lds_write_8(lds + {0}, u32x2{{{2}(s_acc[{1}][0], s_acc[{1}][1]), {2}(s_acc[{1}][2], "
+        "s_acc[{1}][3])}});",
+        p_write_at(writes, t), t, p.pack());
+  }
+}
+
+void emit_read_p(Writer& w, const DecodePlan& p) {
+  const LaneAddress read = p_read(p);
+  for (int step = 0; step < p.BN / p.mfma.shape.k; ++step) {
+    std::string parts;
+    const int bytes = p.keys_per_read() * p.p_bytes(), reads = 4 * p.mfma.frag_regs() / bytes;
+    for (int i = 0; i < reads; ++i)
+      parts += fmt::format("{}lds_read_{}(lds + {})", i == 0 ? "" : ", ", bytes,
+                           read.at(0, step * p.mfma.shape.k + i * 4 * p.keys_per_read()));
+    w.line("p[{}] = {};", step, reads == 1 ? parts : fmt::format("join({})", parts));
+  }
+}
+
+}  // namespace kiln::cdna
