@@ -29,10 +29,16 @@ if(KILN_SANITIZE_THREADS)
   target_link_options(kiln_options INTERFACE -fsanitize=thread)
 endif()
 if(KILN_FUZZ)
-  # Every library is instrumented: without that libFuzzer is blind. The fuzzers themselves add their main().
-  target_compile_options(kiln_options INTERFACE -fsanitize=fuzzer-no-link,address,undefined -fno-sanitize-recover=all
-                                                -fno-omit-frame-pointer -O1 -gline-tables-only -Wno-error)
+  # Every library is instrumented: without that the fuzzers are blind. With clang they are libFuzzer's, with g++ those of
+  # tests/fuzz/coverage.cpp.
+  target_compile_options(kiln_options INTERFACE
+    $<IF:$<CXX_COMPILER_ID:GNU>,-fsanitize-coverage=trace-pc,-fsanitize=fuzzer-no-link> -fsanitize=address,undefined
+    -fno-sanitize-recover=all -fno-omit-frame-pointer -O1 $<IF:$<CXX_COMPILER_ID:GNU>,-g1,-gline-tables-only> -Wno-error)
   target_link_options(kiln_options INTERFACE -fsanitize=address,undefined)
+  if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
+    add_library(kiln_no_coverage STATIC ${PROJECT_SOURCE_DIR}/tests/fuzz/no_coverage.c)
+    target_link_libraries(kiln_options INTERFACE kiln_no_coverage)
+  endif()
 endif()
 if(KILN_COVERAGE)
   target_compile_options(kiln_options INTERFACE --coverage -O0 -g)

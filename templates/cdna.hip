@@ -454,6 +454,40 @@ DEVICE f32x2 unpack_bytes(u32 x, int half) {
   return half == 0 ? f32x2{(float)(signed char)x, (float)(signed char)(x >> 8)} : f32x2{(float)(signed char)(x >> 16), (float)((int)x >> 24)};
 }
 
+//@ section finite_floats
+DEVICE bool finite_floats(const float* at, int count) {
+  bool finite = true;
+  for (int i = 0; i < count; ++i) finite &= at[i] * 0.0f == 0.0f;
+  return finite;
+}
+
+//@ section bytes_fp8 needs unpack_fp8 finite_floats
+// Two neighbouring OCP E4M3, and whether those of `count` registers are all finite.
+DEVICE float low_byte(u32 two) { return unpack_bytes(two, 0)[0]; }
+DEVICE float high_byte(u32 two) { return unpack_bytes(two, 0)[1]; }
+DEVICE bool finite_bytes(const u32* at, int count) {
+  bool finite = true;
+#pragma unroll 4
+  for (int i = 0; i < count; ++i) finite &= (((at[i] & 0x7f7f7f7fu) + 0x01010101u) & 0x80808080u) == 0u;
+  return finite;
+}
+
+//@ section bytes_fp8_fnuz needs unpack_fp8 finite_floats
+// Two neighbouring E4M3FNUZ, and whether those of `count` registers are all finite: none is 0x80.
+DEVICE float low_byte(u32 two) { return unpack_bytes(two, 0)[0]; }
+DEVICE float high_byte(u32 two) { return unpack_bytes(two, 0)[1]; }
+DEVICE bool finite_bytes(const u32* at, int count) {
+  bool finite = true;
+#pragma unroll 4
+  for (int i = 0; i < count; ++i) finite &= ((((at[i] & 0x7f7f7f7fu) + 0x7f7f7f7fu) | ~at[i]) & 0x80808080u) == 0x80808080u;
+  return finite;
+}
+
+//@ section bytes_int8 needs types finite_floats
+// Two neighbouring INT8.
+DEVICE float low_byte(u32 two) { return (float)(signed char)two; }
+DEVICE float high_byte(u32 two) { return (float)(signed char)(two >> 8); }
+
 //@ section widen_bf16 needs types
 // Eight FP8 or INT8 to eight BF16, exactly: their floats have nothing in the lower half.
 DEVICE u32x4 widen_bf16(u32x2 x) {

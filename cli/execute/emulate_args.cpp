@@ -11,9 +11,11 @@
 #include <filesystem>
 #include <iterator>
 #include <kiln/error.hpp>
+#include <limits>
 #include <optional>
 #include <set>
 #include <type_traits>
+#include <utility>
 
 #include "cli/generate/diagnostics.hpp"
 #include "runtime/support/files.hpp"
@@ -97,8 +99,9 @@ std::vector<std::int64_t> parse_shape(const std::string& text, const std::string
     if (parsed.ec != std::errc() || parsed.ptr != text.data() + end || extent < 0 || extent > (1LL << 32)) {
       fail(fmt::format("--arg {}: '[{}]' is not a shape", argument, text));
     }
+    if (extent > 0 && elements > (1LL << 32) / extent)
+      fail(fmt::format("--arg {}: more than 2^32 elements", argument));
     elements *= extent;
-    if (elements > (1LL << 32)) fail(fmt::format("--arg {}: more than 2^32 elements", argument));
     shape.push_back(extent);
     at = end + 1;
   }
@@ -277,10 +280,13 @@ void numbers(const std::string& map, const Json& json, const char* key, std::siz
     fail(fmt::format("tensor map '{}': {} must be an array of {} numbers", map, key, count));
   for (std::size_t i = 0; i < count; ++i) {
     const Json& value = json[key][i];
-    if (std::is_signed_v<T> ? !value.is_number_integer() : !value.is_number_unsigned())
-      fail(fmt::format("tensor map '{}': {}[{}] = {} is no number{}", map, key, i, value.dump(),
-                       std::is_signed_v<T> ? "" : " from 0"));
-    out[i] = static_cast<T>(value.get<std::int64_t>());
+    const bool fits = value.is_number_unsigned()
+                          ? std::in_range<T>(value.get<std::uint64_t>())
+                          : value.is_number_integer() && std::in_range<T>(value.get<std::int64_t>());
+    if (!fits)
+      fail(fmt::format("tensor map '{}': {}[{}] = {} is no number from {} to {}", map, key, i, value.dump(),
+                       std::numeric_limits<T>::min(), std::numeric_limits<T>::max()));
+    out[i] = value.get<T>();
   }
 }
 

@@ -106,11 +106,11 @@ emulator::Dim3 parse_dim(const std::string& text, const std::string& what) {
   throw Error(ErrorCode::bad_input, fmt::format("{}: '{}' is not x,y,z with each 1 or more", what, text));
 }
 
-LaunchFile read_launch_file(const std::string& path) {
+LaunchFile parse_launch_file(std::string_view text, const std::string& path) {
   const Reader r(path);
   Json root;
   try {
-    root = Json::parse(read_text(path));
+    root = Json::parse(text);
   } catch (const Json::exception& e) {
     throw Error(ErrorCode::bad_input, fmt::format("{}: {}", path, e.what()));
   }
@@ -137,6 +137,10 @@ LaunchFile read_launch_file(const std::string& path) {
   for (std::size_t i = 0; i < root["launches"].size(); ++i)
     file.launches.push_back(r.launch(root["launches"][i], fmt::format("/launches/{}", i), module));
   return file;
+}
+
+LaunchFile read_launch_file(const std::string& path) {
+  return parse_launch_file(read_text(path), path);
 }
 
 }  // namespace kiln::cli

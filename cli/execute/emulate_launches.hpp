@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <map>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include <kiln/emulator/emulator.hpp>
@@ -37,5 +38,7 @@ struct LaunchFile {
 /// Reads and checks a launch file. Throws Error (bad_input): one line with the key. Names of files are as the
 /// file has them, relative to the working directory.
 LaunchFile read_launch_file(const std::string& path);
+/// The same of its text; `path` names it in messages.
+LaunchFile parse_launch_file(std::string_view text, const std::string& path);
 
 }  // namespace kiln::cli

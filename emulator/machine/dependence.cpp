@@ -8,10 +8,9 @@ namespace kiln::emulator {
 struct Dependence::Search {
   Flow& flow;
   std::uint32_t first, last;
-  const std::vector<std::vector<std::uint32_t>>& readers;  ///< ops by register state
+  const std::vector<std::vector<std::uint32_t>>& readers;  ///< ops by register
   std::vector<std::uint32_t> todo = {};
-  std::vector<bool> registers = {},
-                    after_store = {};  ///< states taken; ops that may run after a store of the value
+  std::vector<bool> registers = {}, after_store = {};  ///< taken; ops that may run after a store of the value
 
   void reach(std::uint32_t op) {
     if (flow.reached[op]) return;
@@ -39,9 +38,9 @@ bool Dependence::uses_block_memory(std::uint32_t op, bool writes) const {
 void Dependence::take_registers(Search& s, std::uint32_t op) const {
   for (std::uint32_t i = program_.touch_begin[op]; i < program_.touch_begin[op + 1]; ++i) {
     const Touch& t = program_.touches[i];
-    if (!t.write || s.registers[t.state]) continue;
-    s.registers[t.state] = true;
-    for (const std::uint32_t reader : s.readers[t.state]) s.reach(reader);
+    if (!t.write || t.reg == kNoRef || s.registers[t.reg]) continue;
+    s.registers[t.reg] = true;
+    for (const std::uint32_t reader : s.readers[t.reg]) s.reach(reader);
   }
 }
 
@@ -84,21 +83,21 @@ const Dependence::Flow& Dependence::of(std::uint32_t load) {
   flow.reached.resize(program_.ops.size());
   const std::uint32_t first = function_of(load);
   auto last = static_cast<std::uint32_t>(program_.ops.size());
-  std::uint32_t states = 0;
+  std::size_t registers = 0;
   for (const FunctionInfo& f : program_.functions) {
     if (f.entry == kNoRef) continue;
     if (f.entry > first) last = std::min(last, f.entry);
-    if (f.entry == first) states = f.state_count;
+    if (f.entry == first) registers = f.states.size();
   }
   auto& readers = readers_[first];
   if (readers.empty()) {
-    readers.resize(states);
+    readers.resize(registers);
     for (std::uint32_t op = first; op < last; ++op)
       for (std::uint32_t i = program_.touch_begin[op]; i < program_.touch_begin[op + 1]; ++i)
-        if (!program_.touches[i].write) readers[program_.touches[i].state].push_back(op);
+        if (!program_.touches[i].write) readers[program_.touches[i].reg].push_back(op);
   }
   Search s{flow, first, last, readers};
-  s.registers.resize(states);
+  s.registers.resize(registers);
   s.after_store.resize(program_.ops.size());
   take(s, load);
   while (!s.todo.empty()) {

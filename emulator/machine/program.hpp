@@ -86,10 +86,11 @@ struct Op {
 /// Flag of an atomic whose result no instruction reads: it orders nothing by what it has seen.
 inline constexpr unsigned kUnread = 0x4000;
 
-/// A register that an instruction reads or writes; reads come first. `state` counts registers of a function:
-/// rows in units of 64 bytes, then predicates.
+/// A register that an instruction reads or writes; reads come first. `state` counts where registers of a function are:
+/// rows in units of 64 bytes, then predicates. Registers may share a row.
 struct Touch {
   std::uint32_t state = 0;
+  std::uint32_t reg = 0;  ///< of the function; kNoRef: none of the program
   bool write = false;
   bool address = false;  ///< a read inside [ ], or the guard predicate
 };
@@ -132,6 +133,10 @@ struct Program {
   std::vector<Patch> patches;
   std::vector<std::uint32_t> touch_begin;  ///< per op, into touches
   std::vector<Touch> touches;
+  /// Of the kernel, see RegisterLives: states whose registers are surely assigned, and ops (32 lanes each) that have to do
+  /// with no others.
+  std::vector<bool> assigned_states;
+  std::vector<std::uint32_t> assigned_ops;
   std::vector<std::shared_ptr<void>> owned;
   std::vector<std::uint32_t> shared_offset;  ///< by variable; offset in the block's shared memory
   std::uint32_t static_smem = 0;             ///< bytes from kSharedBase on

@@ -9,25 +9,30 @@
 namespace kiln::emulator {
 namespace {
 
-/// "%r17", as the program calls the register.
-std::string name_of_state(const Warp& w, std::uint32_t state) {
-  const FunctionInfo& f = w.block->cluster->program->functions[w.frame->function];
-  for (std::size_t id = 0; id < f.states.size(); ++id) {
-    if (f.states[id] != state) continue;
-    const std::string_view name = f.ast->register_names[id];
-    std::size_t first = id;
-    while (first > 0 && f.ast->register_names[first - 1] == name) --first;
-    const bool range = first != id || (id + 1 < f.states.size() && f.ast->register_names[id + 1] == name);
-    return std::string(name) + (range ? std::to_string(id - first) : "");
-  }
-  return "a register";
+/// "%r17", as the program calls the register that `op` has there.
+std::string name_of_state(const Warp& w, const Op& op, std::uint32_t state) {
+  const Program& p = *w.block->cluster->program;
+  const FunctionInfo& f = p.functions[w.frame->function];
+  const auto number = static_cast<std::size_t>(&op - p.ops.data());
+  const auto touch =
+      std::find_if(p.touches.begin() + p.touch_begin[number], p.touches.begin() + p.touch_begin[number + 1],
+                   [&](const Touch& t) { return t.state == state; });
+  std::size_t id = touch != p.touches.begin() + p.touch_begin[number + 1] ? touch->reg : kNoRef;
+  if (id == kNoRef)
+    id = static_cast<std::size_t>(std::find(f.states.begin(), f.states.end(), state) - f.states.begin());
+  if (id >= f.states.size()) return "a register";
+  const std::string_view name = f.ast->register_names[id];
+  std::size_t first = id;
+  while (first > 0 && f.ast->register_names[first - 1] == name) --first;
+  const bool range = first != id || (id + 1 < f.states.size() && f.ast->register_names[id + 1] == name);
+  return std::string(name) + (range ? std::to_string(id - first) : "");
 }
 
 void report_state(Warp& w, const Op& op, std::uint32_t state, std::uint32_t lanes) {
   const int lane = std::countr_zero(lanes);
   const std::uint32_t at = w.frame->state + state;
   const std::uint32_t origin = at < w.origin.size() ? w.origin[at] : 0;
-  const std::string name = name_of_state(w, state);
+  const std::string name = name_of_state(w, op, state);
   if (origin == 0) {
     report(w, op, lane, "uninitialized-register", name + " was never written in this lane");
   } else {
@@ -156,7 +161,7 @@ void check_owned(Warp& w, const Op& op, const Touch* t, const Touch* end) {
     if (owner == 0 || (!t->write && (owner & 1) == 0)) continue;
     report(
         w, op, -1, "async-register",
-        std::string(t->write ? "writes " : "reads ") + name_of_state(w, t->state) +
+        std::string(t->write ? "writes " : "reads ") + name_of_state(w, op, t->state) +
             ((owner & 1) != 0 ? ", an accumulator" : ", an A operand") +
             " of a wgmma that no wait_group has retired; undefined in PTX, ptxas inserts the wait (advisory "
             "C7517)",
@@ -291,7 +296,7 @@ void check_wgmma_register(Warp& w, const Op& op, Ref r, bool accumulator) {
   RegisterState& s = w.state[at];
   if ((s.stamp & ~RegisterState::kConstant) == w.fence_epoch) [[unlikely]] {
     const std::string what =
-        name_of_state(w, at - w.frame->state) + (accumulator ? ", an accumulator," : ", an A operand,");
+        name_of_state(w, op, at - w.frame->state) + (accumulator ? ", an accumulator," : ", an A operand,");
     // nvcc moves initialisations across the fence of the source.
     if ((s.stamp & RegisterState::kConstant) != 0)
       report(w, op, -1, "missing-wgmma-fence",

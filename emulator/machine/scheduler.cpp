@@ -21,6 +21,15 @@ constexpr std::uint32_t kFutile = 256;
 /// Rounds of time-outs without progress after which waiting is hopeless.
 constexpr int kHopeless = 64;
 
+/// What need not be looked at until some register becomes unknown.
+void know_assigned(Warp& w, const Program& p) {
+  w.clean.assign(p.assigned_ops.begin(), p.assigned_ops.end());
+  w.clean.resize(p.ops.size(), 0);
+  w.state.assign(p.assigned_states.size(), {});
+  for (std::size_t i = 0; i < w.state.size(); ++i)
+    if (p.assigned_states[i]) w.state[i].known = ~0u;
+}
+
 std::unique_ptr<Block> make_block(Cluster& c, Dim3 id, std::uint32_t rank) {
   const LaunchState& state = *c.launch;
   const Program& p = *c.program;
@@ -49,8 +58,7 @@ std::unique_ptr<Block> make_block(Cluster& c, Dim3 id, std::uint32_t rank) {
     w.index = static_cast<int>(i);
     w.block = b.get();
     fill_bytes(w.registers, entry.register_bytes + 64, 0);
-    if (l.findings) w.state.assign(entry.state_count, {});
-    if (l.findings) w.clean.assign(p.ops.size(), 0);
+    if (l.findings) know_assigned(w, p);
     w.owned.assign(entry.state_count, 0);
     w.local_bytes = entry.local_bytes;
     fill_bytes(w.local, std::size_t{32} * w.local_bytes, kPoison);

@@ -10,7 +10,7 @@ namespace kiln::emulator {
 namespace {
 
 /// A program that keeps more than these is judged by the latest ones.
-constexpr std::size_t kMostStores = std::size_t{1} << 16, kMostSeen = std::size_t{1} << 18, kMostTells = 4;
+constexpr std::size_t kMostStores = std::size_t{1} << 16, kMostSeen = std::size_t{1} << 18;
 constexpr std::ptrdiff_t kMostTold = 64;
 
 }  // namespace
@@ -29,7 +29,7 @@ bool UnfencedStores::knows(const Warp& w, int lane, const Agent& other) {
 void UnfencedStores::erase(std::uint64_t address) {
   const auto it = stores_.find(address);
   if (it == stores_.end()) return;
-  std::erase(unfenced_[it->second.by.cluster], address);
+  std::erase(unfenced_[it->second.by.cluster], &it->second);
   stores_.erase(it);
 }
 
@@ -39,29 +39,30 @@ void UnfencedStores::write(const Warp& w, const Op& op, int lane, std::uint64_t 
   const Agent by = agent(w);
   auto& mine = unfenced_[by.cluster];
   for (auto it = mine.end() - std::min(kMostTold, std::ssize(mine)); it != mine.end(); ++it) {
-    Store& s = stores_.at(*it);
-    const bool told =
-        std::any_of(s.tells.begin(), s.tells.end(), [&](const Tell& t) { return t.address == address; });
-    if (!told && s.tells.size() < kMostTells && knows(w, lane, s.by)) s.tells.push_back({address, time_});
+    Store& s = **it;
+    if (s.told == s.tells.size()) continue;
+    const bool told = std::any_of(s.tells.begin(), s.tells.begin() + s.told,
+                                  [&](const Tell& t) { return t.address == address; });
+    if (!told && knows(w, lane, s.by)) s.tells[s.told++] = {address, time_};
   }
   if (old.data == nullptr || old.bytes > sizeof(Store::old) || stores_.size() >= kMostStores) return;
   Store& s = stores_[address];
   s.by = by;
+  s.address = address;
   s.op = static_cast<std::uint32_t>(&op - w.block->cluster->program->ops.data());
   s.bytes = old.bytes;
   s.first = old.first;
   std::memcpy(s.old.data(), old.data, old.bytes);
-  mine.push_back(address);
+  mine.push_back(&s);
 }
 
 void UnfencedStores::fence(const Warp& w, std::uint32_t lanes) {
   const auto it = unfenced_.find(static_cast<std::uint32_t>(w.block->cluster->index));
   if (it == unfenced_.end()) return;
-  std::erase_if(it->second, [&](std::uint64_t address) {
-    const auto store = stores_.find(address);
+  std::erase_if(it->second, [&](const Store* store) {
     for (std::uint32_t m = lanes; m != 0; m &= m - 1)
-      if (knows(w, std::countr_zero(m), store->second.by)) {
-        stores_.erase(store);
+      if (knows(w, std::countr_zero(m), store->by)) {
+        stores_.erase(store->address);
         return true;
       }
     return false;
@@ -71,7 +72,7 @@ void UnfencedStores::fence(const Warp& w, std::uint32_t lanes) {
 /// Whether the lane has seen what the writer wrote after the store.
 bool UnfencedStores::told(const Warp& w, int lane, const Store& store) const {
   const auto cluster = static_cast<std::uint32_t>(w.block->cluster->index);
-  return std::any_of(store.tells.begin(), store.tells.end(), [&](const Tell& t) {
+  return std::any_of(store.tells.begin(), store.tells.begin() + store.told, [&](const Tell& t) {
     const auto it = seen_.find({cluster, t.address});
     return it != seen_.end() && it->second.time >= t.time && knows(w, lane, it->second.by);
   });

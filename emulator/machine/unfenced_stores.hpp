@@ -53,10 +53,12 @@ class UnfencedStores {
   };
   struct Store {
     Agent by;
+    std::uint64_t address = 0;
     std::uint32_t op = 0, bytes = 0;
     std::array<std::uint8_t, 16> old{};
     bool first = false;
-    std::vector<Tell> tells;  ///< the writer's strong writes since, of other words
+    std::uint32_t told = 0;
+    std::array<Tell, 4> tells;  ///< the first `told`: the writer's strong writes since, of other words
     std::vector<Reader> readers;
   };
   struct Seen {
@@ -70,8 +72,8 @@ class UnfencedStores {
   void erase(std::uint64_t address);
 
   std::uint64_t time_ = 0;
-  std::unordered_map<std::uint64_t, Store> stores_;                         ///< by address
-  std::unordered_map<std::uint32_t, std::vector<std::uint64_t>> unfenced_;  ///< addresses, by cluster
+  std::unordered_map<std::uint64_t, Store> stores_;                  ///< by address
+  std::unordered_map<std::uint32_t, std::vector<Store*>> unfenced_;  ///< by cluster
   std::map<Key, Seen> seen_;
   std::map<Key, Finding> findings_;
 };

@@ -52,6 +52,7 @@ const nb::object& streams_module() {
 DLDevice device_of(const char* name, nb::handle tensor) {
   try {
     const nb::tuple device = nb::cast<nb::tuple>(tensor.attr("__dlpack_device__")());
+    if (nb::len(device) != 2) refuse(name, "__dlpack_device__ is no pair of numbers");
     return {static_cast<DLDeviceType>(nb::cast<int>(nb::int_(device[0]))),
             nb::cast<int>(nb::int_(device[1]))};
   } catch (const nb::python_error& error) {

@@ -89,6 +89,12 @@ class Tests(unittest.TestCase):
             self.assertIn(words, str(caught.exception))
         with self.assertRaises(TypeError):
             kernel(q, q, q, q, lsee=q)
+        for device in ((1,), (), (1, 0, 0)):
+            odd = HostTensor("e", SHAPE)
+            odd.__class__ = type("Odd", (HostTensor,), {"__dlpack_device__": lambda self, device=device: device})
+            with self.assertRaises(kiln.Error) as caught:
+                kernel(q, q, q, odd)
+            self.assertIn("__dlpack_device__ is no pair of numbers", str(caught.exception))
 
     def test_text_with_a_nul_is_refused_whole(self):
         text = json.dumps(CONFIG)

@@ -173,6 +173,26 @@ TEST_CASE("a launch file: several launches that share memory") {
   }
 }
 
+TEST_CASE("a launch file: numbers that 32 or 64 bits do not hold are no others") {
+  std::ofstream(scratch() + "scale.ptx") << kScale;
+  const std::string head = R"({"module": "scale.ptx", "buffers": {"x": )";
+  for (const auto& [rest, words] : {
+           std::pair{R"("zeros:f32[4294967296,4294967296]"}, "launches": [{}]})", "more than 2^32 elements"},
+           std::pair{R"("zeros:f32[16,16]"}, "tensor_maps": {"m": {"buffer": "x", "type": "f32",
+               "dims": [16, 16], "strides": [64], "box": [4294967304, 4]}}, "launches": [{}]})",
+                     "box[0] = 4294967304 is no number from 0 to 4294967295"},
+           std::pair{R"("zeros:f32[100]"}, "launches": [{"block": [4194304, 4194304, 1048576],
+               "args": ["buffer:x", "buffer:x", "u32:100", "f32:2"]}]})",
+                     "exceeds 1024"},
+       }) {
+    std::ofstream(scratch() + "wide.json") << head << rest;
+    const auto refused = run_kiln("emulate wide.json");
+    CHECK_MESSAGE(refused.status == 2, rest);
+    CHECK_MESSAGE(refused.err.find(words) != std::string::npos, refused.err);
+    CHECK_MESSAGE(is_one_line(refused.err), refused.err);
+  }
+}
+
 TEST_CASE("a launch file: initial values of variables, and tensor maps") {
   std::ofstream(scratch() + "map.ptx") << R"(.version 8.7
 .target sm_90a

@@ -1,6 +1,8 @@
 // Registers nobody wrote, values loaded from memory nobody wrote, and registers of wgmma without its fence.
 #include <doctest/doctest.h>
 
+#include <algorithm>
+
 #include "tests/emulator/machine_support.hpp"
 
 using namespace emulator_test;
@@ -120,4 +122,43 @@ TEST_CASE("accumulators may be unwritten when scale-d is false only") {
   const std::string first = "setp.ne.u32 %p3, 0, 0;\n" + kFence, then = "setp.eq.u32 %p3, 0, 0;\n";
   clean(warpgroup(wgmma_program(first, then)));
   finds("uninitialized-register", warpgroup(wgmma_program(kFence, "")));
+}
+
+TEST_CASE("registers that are never needed together may share a row, and nothing shows of it") {
+  // Sixty values one after another beside a sum that stays, in a loop whose lanes leave it at different times.
+  std::string body = "mov.u32 %r1, 0; mov.u32 %r2, 0;\nL:\nadd.u32 %r3, %t, %r2;\n";
+  for (int i = 4; i < 60; ++i) {
+    const std::string to = "%r" + std::to_string(i), from = "%r" + std::to_string(i - 1);
+    body += "add.u32 " + to + ", " + from + ", 1;\n";
+    if (i % 8 == 0) body += "setp.gt.u32 %p2, " + to + ", 50; @%p2 add.u32 %r1, %r1, " + to + ";\n";
+  }
+  body += "add.u32 %r1, %r1, %r59; add.u32 %r2, %r2, 1; setp.lt.u32 %p1, %r2, %t; @%p1 bra L;\n";
+  const Outcome o = run(kernel(body + "st.global.u32 [%o], %r1;"));
+  clean(o);
+  for (std::uint32_t t = 0; t < 32; ++t) {
+    std::uint32_t sum = 0;
+    for (std::uint32_t round = 0; round < std::max(t, 1u); ++round) {
+      for (std::uint32_t i = 8; i < 60; i += 8) sum += t + round + i - 3 > 50 ? t + round + i - 3 : 0;
+      sum += t + round + 56;
+    }
+    CHECK(o.out[t] == sum);
+  }
+}
+
+TEST_CASE("a register in the row of another one goes by its own name") {
+  const Outcome o = two_warps(
+      "add.u32 %r20, %r4, 1; add.u32 %r21, %r20, 1; st.shared.u32 [%r1+512], %r21; ld.shared.u32 %r22, [%r1];\n"
+      "add.u32 %r23, %r22, 1;\nst.global.u32 [%o], %r23;");
+  finds("uninitialized-read", o);
+  CHECK(o.report.findings.front().message.starts_with("%r23 "));
+}
+
+TEST_CASE("of a value that some lanes never got the register keeps to itself") {
+  // Where only half of the lanes assign %r9, rows of others may not make it look known.
+  const std::string before = "add.u32 %r5, %t, 1; add.u32 %r6, %r5, 1; st.global.u32 [%o], %r6;\n";
+  const std::string half = "setp.lt.u32 %p2, %t, 16; @!%p2 bra L; mov.u32 %r9, 3;\nL:\n";
+  const Outcome o = run(kernel(before + half + "add.u32 %r10, %r9, 1; st.global.u32 [%o], %r10;"));
+  finds("uninitialized-register", o);
+  CHECK(o.report.findings.front().site.lane == 16);
+  clean(run(kernel(before + half + "@%p2 st.global.u32 [%o], %r9;")));
 }

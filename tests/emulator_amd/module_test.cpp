@@ -204,6 +204,15 @@ TEST_CASE("a directive whose value is an expression is named") {
   CHECK(contains(error_of([&] { amd::Module::from_assembly(text); }), ".amdhsa_user_sgpr_count"));
 }
 
+TEST_CASE("a directive whose value is none that a descriptor has is refused") {
+  for (const char* value :
+       {"user_sgpr_count 255", "user_sgpr_count -1", "user_sgpr_kernarg_preload_length 2147483647",
+        "system_vgpr_workitem_id 2147483647", "system_vgpr_workitem_id -2147483648"}) {
+    const std::string text = kernel_with("gfx942", std::string(".amdhsa_") + value + "\n");
+    CHECK_MESSAGE(contains(error_of([&] { amd::Module::from_assembly(text); }), "is possible"), value);
+  }
+}
+
 TEST_CASE("findings name the source line") {
   if (!toolchain()) return;
   const std::string source =

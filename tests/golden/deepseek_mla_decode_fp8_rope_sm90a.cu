@@ -1,7 +1,7 @@
 // deepseek_mla_decode_fp8_rope_sm90a: emitted by kiln VERSION. Do not edit: change the config and generate again.
 //
 // Config: {"name":"deepseek_mla_decode_fp8_rope_sm90a","target":"sm_90a","operation":"decode","dtype":"bf16","kv_dtype":"fp8_e4m3","out_dtype":"bf16","depth":576,"ov_depth":512,"rope_depth":64,"nope_depth":512,"q_depth":576,"cache_depth":640,"head_dim_offset":0,"v_from_k":true,"operand":{"kind":"paged","page_size":64,"quantization":{"granularity":"per_tensor","scale_dtype":"f32"}},"mask":"causal","score_mod":"none","sink":false,"lse":true,"scale":0.041666666666666664,"mma_shape":[64,16,16],"BM":16,"BN":64,"BK":512,"num_threads":160,"swizzle":"128B","num_kv_stages":4,"num_qk_stages":1,"shared_ring":true,"tma_fold":"none","rope":{"layout":"tail","padded_depth":512,"dtype":"bf16"},"schedule":"sm90_decode"}
-// Schedule sm90_decode: 16 packed query rows by 64 keys a tile, 4 KV stages, 1 blocks a multiprocessor.
+// Schedule sm90_decode: 16 packed query rows by 64 keys a tile, 4 KV stages, 1 block a multiprocessor.
 // Shared memory (201136 bytes):
 //         0 ..  163840  k          K stages
 //    163840 ..  182272  q          Q: the packed query rows

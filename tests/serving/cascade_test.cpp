@@ -96,6 +96,7 @@ TEST_CASE("what does not split by keys is refused, and so are groups that share 
   CHECK_FALSE(parts.manifest.takes("workspace"));
   CHECK(parts.manifest.workspace_bytes_per_item == 0);
   CHECK_THROWS_AS(make_merge_kernel(configs.suffix, 0), Error);
+  CHECK_THROWS_AS(make_prefix_kernel(config_of("sm_90a", R"("mask": "causal", )")), Error);
   CHECK_THROWS_AS(make_merge_kernel(configs.suffix, 33), Error);
 
   Cascade cascade(emulated(), config_of("sm_90a", ""), 7, kMaxPages, 10, kHeadsQ);

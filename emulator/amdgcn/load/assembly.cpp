@@ -104,9 +104,18 @@ struct Directives {
     return *it->second;
   }
   std::int64_t operator[](std::string_view name) const { return get(name); }
+  /// A value from 0 to `most`.
+  int below(std::string_view name, int most) const {
+    const std::int64_t value = get(name);
+    if (value < 0 || value > most)
+      throw Error("assembly: .amdhsa_" + std::string(name) + " is " + std::to_string(value) + "; from 0 to " +
+                  std::to_string(most) + " is possible");
+    return static_cast<int>(value);
+  }
 };
 
 Abi abi_of(const Directives& d) {
+  constexpr int kUserSgprs = 16, kPreloadOffset = 511;
   Abi abi;
   abi.private_segment_buffer = d["user_sgpr_private_segment_buffer"];
   abi.dispatch_ptr = d["user_sgpr_dispatch_ptr"];
@@ -115,15 +124,15 @@ Abi abi_of(const Directives& d) {
   abi.dispatch_id = d["user_sgpr_dispatch_id"];
   abi.flat_scratch_init = d["user_sgpr_flat_scratch_init"];
   abi.private_segment_size = d["user_sgpr_private_segment_size"];
-  abi.preload_dwords = static_cast<int>(d["user_sgpr_kernarg_preload_length"]);
-  abi.preload_offset = static_cast<int>(d["user_sgpr_kernarg_preload_offset"]);
+  abi.preload_dwords = d.below("user_sgpr_kernarg_preload_length", kUserSgprs);
+  abi.preload_offset = d.below("user_sgpr_kernarg_preload_offset", kPreloadOffset);
   abi.private_wave_offset = d["enable_private_segment"] || d["system_sgpr_private_segment_wavefront_offset"];
-  abi.user_sgprs = static_cast<int>(d["user_sgpr_count"]);
+  abi.user_sgprs = d.below("user_sgpr_count", kUserSgprs);
   abi.workgroup_id[0] = d.get("system_sgpr_workgroup_id_x", 1) != 0;
   abi.workgroup_id[1] = d["system_sgpr_workgroup_id_y"];
   abi.workgroup_id[2] = d["system_sgpr_workgroup_id_z"];
   abi.workgroup_info = d["system_sgpr_workgroup_info"];
-  abi.workitem_dims = std::clamp(static_cast<int>(d["system_vgpr_workitem_id"]) + 1, 1, 3);
+  abi.workitem_dims = d.below("system_vgpr_workitem_id", 2) + 1;
   return abi;
 }
 

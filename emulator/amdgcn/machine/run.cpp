@@ -273,13 +273,21 @@ std::vector<std::byte> kernarg_block(const KernelCode& kernel, const Launch& l, 
 
 void check(const KernelCode& kernel, Target target, const Launch& l, std::size_t lds_bytes) {
   const auto lanes = l.block.count();
-  if (lanes == 0 || l.grid.count() == 0)
+  const auto none = [](const Dim3& d) { return d.x == 0 || d.y == 0 || d.z == 0; };
+  if (none(l.block) || none(l.grid))
     throw Error("launch of '" + kernel.info.name + "' with an empty grid or workgroup");
-  if (lanes > 1024 ||
+  if (static_cast<double>(l.grid.x) * l.grid.y * l.grid.z > 0x1p62)
+    throw Error("launch of '" + kernel.info.name + "' with more workgroups than 62 bits count");
+  // Each first: the product of three wide ones may be small.
+  if (l.block.x > 1024 || l.block.y > 1024 || l.block.z > 1024 || lanes > 1024 ||
       (kernel.info.max_workgroup > 0 && lanes > static_cast<std::uint64_t>(kernel.info.max_workgroup))) {
     throw Error("workgroup of " + std::to_string(lanes) + " lanes, kernel '" + kernel.info.name +
                 "' allows " + std::to_string(kernel.info.max_workgroup));
   }
+  constexpr int kSystemSgprs = 5;
+  if (kernel.abi.first_system_sgpr() + kSystemSgprs > kFlatScratch)
+    throw Error("kernel '" + kernel.info.name + "' wants " + std::to_string(kernel.abi.first_system_sgpr()) +
+                " scalar registers of arguments, more than there are");
   const std::size_t limit = target == Target::gfx950 ? 160 * 1024 : 64 * 1024;
   if (lds_bytes > limit) {
     throw Error("kernel '" + kernel.info.name + "' needs " + std::to_string(lds_bytes) +

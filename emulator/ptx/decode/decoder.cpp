@@ -54,16 +54,6 @@ bool is_part(const Operand& o) {
          std::any_of(o.items.begin(), o.items.end(), is_part);
 }
 
-/// Whether the first operand is a result.
-bool writes_first_operand(const Instruction& in) {
-  static constexpr std::string_view kNone[] = {"st",        "red",   "bra",          "brx",  "call",
-                                               "nanosleep", "wgmma", "stackrestore", "sust", "sured"};
-  const auto o = in.opcode;
-  if (o == "bar" || o == "barrier") return in.has("red");
-  if (o == "tcgen05") return in.has("ld");
-  return std::find(std::begin(kNone), std::end(kNone), o) == std::end(kNone);
-}
-
 }  // namespace
 
 Program decode(const Module& module, std::uint32_t kernel) {
@@ -126,6 +116,7 @@ void Decoder::decode_function(std::uint32_t index) {
   decode_body();
   mark_stamped(program, *fn, info);
   mark_unread(program, info);
+  if (fn->entry) mark_assigned(program, info);
 }
 
 void Decoder::decode_body() {
@@ -226,33 +217,17 @@ void Decoder::repeat_reads(std::size_t first) {
 
 void Decoder::touch_operands(std::size_t first) {
   const FunctionInfo& info = program.functions[static_cast<std::size_t>(fn - module.functions.data())];
-  const auto o = in->opcode;
-  const bool writes = writes_first_operand(*in);
   std::vector<Touch> written;
-  const auto visit = [&](const Operand& operand, bool write, bool address) {
-    if (operand.kind != Operand::Kind::reg) return;
-    const int rows = fn->registers[operand.id] == Type::b128 ? 2 : 1;
-    for (int i = 0; i < rows; ++i) {
-      const std::uint32_t state = info.states[operand.id] + static_cast<std::uint32_t>(i) * kHalfRow / 64;
-      if (write)
-        written.push_back({state, true, false});
-      else
-        program.touches.push_back({state, false, address});
-    }
-  };
-  if (in->predicated) program.touches.push_back({info.states[in->predicate], false, true});
-  for (std::size_t i = 0; i < in->operands.size(); ++i) {
-    const Operand& operand = in->operands[i];
-    const bool address = operand.kind == Operand::Kind::address, write = i == 0 && writes && !address;
+  each_register(*in, [&](std::uint32_t reg, std::size_t operand, bool write, bool address) {
     // The accumulators of wgmma are looked at when it runs: it may not read them.
     // Of metadata only some lanes matter.
-    if (o == "wgmma" && (i == 0 || (i == 3 && in->has("sp")))) continue;
-    visit(operand, write, address);
-    for (const Operand& item : operand.items) {
-      visit(item, write, address);
-      for (const Operand& inner : item.items) visit(inner, write, address);
+    if (in->opcode == "wgmma" && !address && (operand == 0 || (operand == 3 && in->has("sp")))) return;
+    const int rows = fn->registers[reg] == Type::b128 ? 2 : 1;
+    for (int i = 0; i < rows; ++i) {
+      const std::uint32_t state = info.states[reg] + static_cast<std::uint32_t>(i) * kHalfRow / 64;
+      (write ? written : program.touches).push_back({state, reg, write, !write && address});
     }
-  }
+  });
   repeat_reads(first);
   program.touches.insert(program.touches.end(), written.begin(), written.end());
 }

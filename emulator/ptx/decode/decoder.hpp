@@ -10,6 +10,7 @@
 
 #include "emulator/machine/program.hpp"
 #include "emulator/ptx/alu/alu.hpp"
+#include "emulator/ptx/decode/register_use.hpp"
 #include "emulator/ptx/parse/ast.hpp"
 #include "emulator/tensor/numeric.hpp"
 
@@ -103,6 +104,8 @@ class Decoder {
   void repeat_reads(std::size_t first);
   void decode_function(std::uint32_t index);
   void layout_registers(FunctionInfo& info);
+  void share_rows(const RegisterLives& r, std::size_t& at);
+  void name_states(const std::vector<bool>& assigned, FunctionInfo& info);
   void layout_frame(std::uint32_t index, FunctionInfo& info);
   void decode_body();
   void find_frame_addresses();
@@ -188,6 +191,8 @@ std::vector<DecodeEntry> convert_table();
 std::vector<DecodeEntry> memory_table();
 /// Sets Op::stamps of a function's ops, which are the latest.
 void mark_stamped(Program& p, const Function& f, const FunctionInfo& info);
+/// Notes which of a kernel's ops, the latest, have to do with surely assigned registers only.
+void mark_assigned(Program& p, const FunctionInfo& info);
 /// Marks the atomics of a function whose result no instruction reads.
 void mark_unread(Program& p, const FunctionInfo& info);
 std::vector<DecodeEntry> control_table();

@@ -337,10 +337,11 @@ void run_wgmma_wait(Warp& w, const Op& op) {
   trace(w, op, TraceEvent::What::wgmma_wait, 0, 0, keep);
   const std::size_t done = w.wgmma_groups.size() - keep;
   // A wgmma-group is one of the warpgroup: it is complete for all four warps at once.
-  if (RaceTracker* r = b.cluster->races.get())
-    for (std::size_t i = 0; i < 4; ++i)
-      r->retire(w, b.warps[static_cast<std::size_t>(w.index) / 4 * 4 + i],
-                static_cast<std::uint32_t>(Unit::wgmma), w.wgmma_epochs[done - 1]);
+  if (RaceTracker* r = b.cluster->races.get()) {
+    const std::size_t first = static_cast<std::size_t>(w.index) / 4 * 4;
+    for (std::size_t i = first; i < std::min(first + 4, b.warps.size()); ++i)  // a block may end before
+      r->retire(w, b.warps[i], static_cast<std::uint32_t>(Unit::wgmma), w.wgmma_epochs[done - 1]);
+  }
   w.wgmma_epochs.erase(w.wgmma_epochs.begin(), w.wgmma_epochs.begin() + static_cast<std::ptrdiff_t>(done));
   w.wgmma_groups.erase(w.wgmma_groups.begin(), w.wgmma_groups.end() - static_cast<std::ptrdiff_t>(keep));
   w.wgmma_retired = until;

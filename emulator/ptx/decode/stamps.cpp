@@ -1,5 +1,5 @@
-// Which instructions have to do with registers of wgmma and tcgen05, which work in the background, and which atomics
-// with registers that nobody reads.
+// Which instructions have to do with registers of wgmma and tcgen05, which work in the background, which with registers
+// that are surely assigned only, and which atomics with registers that nobody reads.
 #include <algorithm>
 #include <span>
 #include <vector>
@@ -9,9 +9,9 @@
 namespace kiln::emulator::ptx {
 namespace {
 
-void collect(const FunctionInfo& info, const Operand& operand, std::vector<bool>& states) {
-  if (operand.kind == Operand::Kind::reg) states[info.states[operand.id]] = true;
-  for (const Operand& item : operand.items) collect(info, item, states);
+void collect(const Operand& operand, std::vector<bool>& registers) {
+  if (operand.kind == Operand::Kind::reg) registers[operand.id] = true;
+  for (const Operand& item : operand.items) collect(item, registers);
 }
 
 /// The operands of an op.
@@ -23,12 +23,12 @@ std::span<const Touch> touches_of(const Program& p, std::size_t op) {
 }  // namespace
 
 void mark_stamped(Program& p, const Function& f, const FunctionInfo& info) {
-  std::vector<bool> states(info.state_count);
+  std::vector<bool> registers(f.registers.size());
   bool any = false;
   for (const Instruction& in : f.body)
     if (in.opcode == "wgmma" || in.opcode == "tcgen05") {
       any = true;
-      for (const Operand& operand : in.operands) collect(info, operand, states);
+      for (const Operand& operand : in.operands) collect(operand, registers);
     }
   // A copy carries the stamp of its source.
   for (bool more = any; more;) {
@@ -36,27 +36,37 @@ void mark_stamped(Program& p, const Function& f, const FunctionInfo& info) {
     for (std::size_t op = info.entry; op < p.ops.size(); ++op) {
       const auto touches = touches_of(p, op);
       if (p.ops[op].kind != Kind::move || touches.size() != 2 || touches[0].write) continue;
-      if (!states[touches[1].state] || states[touches[0].state]) continue;
-      states[touches[0].state] = more = true;
+      if (!registers[touches[1].reg] || registers[touches[0].reg]) continue;
+      registers[touches[0].reg] = more = true;
     }
   }
   for (std::size_t op = info.entry; any && op < p.ops.size(); ++op) {
     const auto touches = touches_of(p, op);
-    p.ops[op].stamps =
-        std::any_of(touches.begin(), touches.end(), [&](const Touch& t) { return states[t.state]; });
+    p.ops[op].stamps = std::any_of(touches.begin(), touches.end(),
+                                   [&](const Touch& t) { return t.reg != kNoRef && registers[t.reg]; });
+  }
+}
+
+void mark_assigned(Program& p, const FunctionInfo& info) {
+  p.assigned_ops.resize(p.ops.size());
+  for (std::size_t op = info.entry; op < p.ops.size(); ++op) {
+    const auto touches = touches_of(p, op);
+    const bool all = std::all_of(touches.begin(), touches.end(),
+                                 [&](const Touch& t) { return p.assigned_states[t.state]; });
+    p.assigned_ops[op] = all ? ~0u : 0;
   }
 }
 
 void mark_unread(Program& p, const FunctionInfo& info) {
-  std::vector<bool> read(info.state_count);
+  std::vector<bool> read(info.states.size());
   for (std::size_t op = info.entry; op < p.ops.size(); ++op)
     for (const Touch& t : touches_of(p, op))
-      if (!t.write) read[t.state] = true;
+      if (!t.write) read[t.reg] = true;
   for (std::size_t op = info.entry; op < p.ops.size(); ++op) {
+    if (p.ops[op].kind != Kind::atomic) continue;
     const auto touches = touches_of(p, op);
-    const bool unread = std::none_of(touches.begin(), touches.end(),
-                                     [&](const Touch& t) { return t.write && read[t.state]; });
-    if (p.ops[op].kind == Kind::atomic && unread) p.ops[op].flags |= kUnread;
+    if (std::none_of(touches.begin(), touches.end(), [&](const Touch& t) { return t.write && read[t.reg]; }))
+      p.ops[op].flags |= kUnread;
   }
 }
 

@@ -205,8 +205,12 @@ ParameterStyle style_of(const PrefillPlan& p) {
 
 // Arguments, and what follows from them, under the names that they have: kept for the end of a kernel, pointers and
 // strides would take scalar registers through the main loop.
-void emit_arguments_again(Writer& w, const PrefillPlan& p, const std::vector<KernelParam>& params) {
+void emit_arguments_again(Writer& w, const PrefillPlan& p, std::vector<KernelParam> params) {
   w.line("const CONSTANT Arguments* const again = arguments_again<Arguments>();");
+  // Factors are no longer what came where a scale is part of them.
+  if (p.scales)
+    for (const char* factor : p.factors())
+      std::erase_if(params, [&](const KernelParam& param) { return param.role == factor; });
   w.raw(arguments_read_again(params, "again", style_of(p)));
   w.line("const int kv_head = head / (heads_q / heads_kv);");
   emit_query_lengths(w, p);

@@ -1,4 +1,5 @@
 // The text of an sm100_prefill kernel: what templates/sm100_prefill.cuh leaves open.
+#include "base/plural.hpp"
 #include "generator/config/quantization.hpp"
 #include "generator/emit/head.hpp"
 #include "generator/emit/manifest_of.hpp"
@@ -456,13 +457,14 @@ KernelSource emit_prefill(const PrefillPlan& p) {
   m.expectations = {{p.fp8 ? "tcgen05.mma.cta_group::1.kind::f8f6f4" : "tcgen05.mma.cta_group::1.kind::f16",
                      4 * (p.k_steps() + p.v_steps())}};
   const std::string facts = fmt::format(
-      "Schedule {}: two tiles of 128 query rows by {} keys a tile, {} KV {}, {} qk stages, P in {} pieces.\n"
+      "Schedule {}: two tiles of 128 query rows by {} keys a tile, {} KV {}, {}, P in {}.\n"
       "Tensor memory: S0 P0 0, S1 P1 {}, O0 {}, O1 {}, {} of 512 columns.\n"
       "Registers: {} a softmax thread, {} a correction thread, {} others.\nShared memory ({} bytes):{}",
       *p.config.schedule, p.BN, p.fa4.num_kv_stages,
-      p.fa4.shared_ring ? "slots that K and V share" : "stages of K and of V", p.fa4.num_qk_stages,
-      p.fa4.num_pv_stages, p.fa4.tmem_s1, p.fa4.tmem_o0, p.fa4.tmem_o1, p.fa4.tmem_used, p.registers.softmax,
-      p.registers.correction, p.registers.issue, p.smem.bytes(), p.smem.listing());
+      p.fa4.shared_ring ? "slots that K and V share" : "stages of K and of V",
+      number_of(p.fa4.num_qk_stages, "qk stage"), number_of(p.fa4.num_pv_stages, "piece"), p.fa4.tmem_s1,
+      p.fa4.tmem_o0, p.fa4.tmem_o1, p.fa4.tmem_used, p.registers.softmax, p.registers.correction,
+      p.registers.issue, p.smem.bytes(), p.smem.listing());
   set_text(source, facts, body.lines());
   return source;
 }

@@ -1,5 +1,6 @@
 // The text of an sm90_decode kernel: head comment, prelude, parameters, set-up; producer and consumer have their own
 // files.
+#include "base/plural.hpp"
 #include "generator/emit/head.hpp"
 #include "generator/emit/manifest_of.hpp"
 #include "generator/emit/output_elements.hpp"
@@ -162,10 +163,10 @@ KernelSource emit_decode(const DecodePlan& p) {
   KernelSource source;
   source.manifest = manifest(p, *consumer, params);
   const std::string stages =
-      p.residency_at_launch
-          ? fmt::format("{} KV stages in each of {} blocks a multiprocessor, or {} in one", p.shared_stages,
-                        p.ctas_per_sm, p.num_kv_stages)
-          : fmt::format("{} KV stages, {} blocks a multiprocessor", p.num_kv_stages, p.ctas_per_sm);
+      p.residency_at_launch ? fmt::format("{} KV stages in each of {} blocks a multiprocessor, or {} in one",
+                                          p.shared_stages, p.ctas_per_sm, p.num_kv_stages)
+                            : fmt::format("{}, {} a multiprocessor", number_of(p.num_kv_stages, "KV stage"),
+                                          number_of(p.ctas_per_sm, "block"));
   const std::string facts = fmt::format(
       "Schedule {}: {} packed query rows by {} keys a tile, {}.\n"
       "Shared memory ({} bytes{}):{}",

@@ -1,6 +1,8 @@
 #include "generator/schedules/sm90_decode/schedule.hpp"
 
 #include <kiln/cascade_kernels.hpp>
+#include <kiln/error.hpp>
+#include "generator/config/masks.hpp"
 #include "generator/config/report.hpp"
 #include "generator/config/rope.hpp"
 #include "generator/schedules/sm90_decode/plan.hpp"
@@ -59,6 +61,9 @@ class Sm90Decode final : public Schedule {
 
 KernelSource make_prefix_kernel(const Config& user) {
   const Plan plan = make_plan(user);
+  if (is_bounded(*plan.resolved().mask))
+    throw Error(ErrorCode::bad_input,
+                "no prefix kernel under a mask: every query sees every shared key; leave out /mask");
   if (user.split_kv.value_or(1) == 1 || user.target != Target::sm_90a) return generate(plan);
   Violations violations;
   auto separate = sm90::plan_decode(plan.resolved(), violations, true);

@@ -3,6 +3,7 @@
 // the kernel.
 #include <fmt/ranges.h>
 
+#include "base/plural.hpp"
 #include "generator/emit/head.hpp"
 #include "generator/emit/manifest_of.hpp"
 #include "generator/emit/output_elements.hpp"
@@ -286,11 +287,11 @@ KernelSource emit_prefill(const PrefillPlan& p) {
   KernelSource source;
   source.manifest = manifest(p, params);
   const std::string facts = fmt::format(
-      "Schedule {}: {} query rows ({} consumer warpgroups of 64) by {} keys a tile, {} KV stages, {} qk "
-      "stages,\n"
+      "Schedule {}: {} query rows ({} consumer warpgroups of 64) by {} keys a tile, {}, {},\n"
       "swizzle {}B. Registers: {} a producer thread, {} a consumer thread.\nShared memory ({} bytes):{}",
-      *p.config.schedule, p.BM, p.num_math_warpgroups, p.BN, p.num_kv_stages, p.num_qk_stages, p.span_bytes,
-      p.producer_registers, p.math_registers, p.smem.bytes(), p.smem.listing());
+      *p.config.schedule, p.BM, p.num_math_warpgroups, p.BN, number_of(p.num_kv_stages, "KV stage"),
+      number_of(p.num_qk_stages, "qk stage"), p.span_bytes, p.producer_registers, p.math_registers,
+      p.smem.bytes(), p.smem.listing());
   set_text(source, facts, body.lines());
   return source;
 }

@@ -40,8 +40,8 @@ void emit_outputs(Writer& w, int count, char access) {
   for (int i = 0; i < count; i += 8) {
     std::string list;
     for (int j = i; j < std::min(i + 8, count); ++j)
-      list += fmt::format("\"{}f\"(d[{}]){}", access, j, j + 1 < count ? ", " : "");
-    w.line("    {}{}", i == 0 ? ": " : "  ", list);
+      list += fmt::format("{}\"{}f\"(d[{}])", j > i ? ", " : "", access, j);
+    w.line("    {}{}{}", i == 0 ? ": " : "  ", list, i + 8 < count ? "," : "");
   }
 }
 
