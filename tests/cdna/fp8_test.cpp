@@ -183,10 +183,10 @@ TEST_CASE("FP8 that a target lacks, and scales that no factor can carry, are ref
         std::string::npos);
   CHECK(refusal(config_text("gfx942", "fp8_e4m3", 128)).find("gfx942 takes FP8 as fp8_e4m3fnuz only") !=
         std::string::npos);
-  const std::string tokens = R"("operand": {"kind": "ragged", "quantization": {"granularity": "per_token"}})";
+  const std::string groups = R"("operand": {"kind": "ragged", "quantization": {"granularity": 64}})";
   for (const char* operation : {"prefill", "decode"})
-    CHECK(refusal(config_text("gfx950", "fp8_e4m3", 128, tokens, operation))
-              .find("takes a scale for a tensor or a head where Q is FP8") != std::string::npos);
+    CHECK(refusal(config_text("gfx950", "fp8_e4m3", 128, groups, operation)).find("has one scale a row") !=
+          std::string::npos);
   const auto parts = [&](const char* n, int depth, const char* operation, const char* more = "") {
     return refusal(config_text(
         "gfx950", "bf16", depth,
