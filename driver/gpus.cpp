@@ -4,6 +4,8 @@
 #include <array>
 #include <cctype>
 
+#include "base/grid.hpp"
+
 namespace kiln::driver {
 namespace {
 
@@ -123,7 +125,7 @@ int attribute(const Gpu& gpu, int number) {
       return 2147483647;
     case 6:
     case 7:
-      return 65535;
+      return kMostOfGridAxis;
     case 8:
       return 49152;
     case 9:

@@ -4,6 +4,7 @@
 #include <cstdlib>
 #include <cstring>
 
+#include "base/grid.hpp"
 #include "driver/api.hpp"
 #include "driver/state.hpp"
 
@@ -125,7 +126,7 @@ void check(Driver& d, const KernelWork& w) {
   }
   for (const em::Dim3* dim : {&w.grid, &w.block, &w.cluster})
     require(dim->x != 0 && dim->y != 0 && dim->z != 0);
-  require(w.grid.x <= 0x7fffffffu && w.grid.y <= 65535 && w.grid.z <= 65535);
+  require(w.grid.x <= 0x7fffffffu && w.grid.y <= kMostOfGridAxis && w.grid.z <= kMostOfGridAxis);
   require(w.block.count() <= 1024 && w.block.z <= 64);
   require(w.block.count() <= static_cast<std::uint64_t>(function_attribute(d, f, 0)));
   require(w.shared_bytes <= static_cast<std::uint32_t>(function_attribute(d, f, 8)));

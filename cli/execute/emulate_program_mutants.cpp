@@ -14,6 +14,7 @@
 #include <utility>
 
 #include <kiln/emulator/emulator.hpp>
+#include "base/plural.hpp"
 #include "driver/change.hpp"
 #include "runtime/support/process.hpp"
 #include "runtime/support/scratch.hpp"
@@ -205,8 +206,8 @@ std::string killer(Runner& runner, const Baseline& baseline, const std::string& 
 std::string remark(const Baseline& baseline) {
   std::string out;
   if (baseline.findings() > 0)
-    out = fmt::format("the unchanged program has {} finding{} of its own, which kill{} no mutant",
-                      baseline.findings(), baseline.findings() == 1 ? "" : "s",
+    out = fmt::format("the unchanged program has {} of its own, which kill{} no mutant",
+                      number_of(static_cast<int>(baseline.findings()), "finding"),
                       baseline.findings() == 1 ? "s" : "");
   if (!baseline.comparable())
     out += std::string(out.empty() ? "" : "; ") +

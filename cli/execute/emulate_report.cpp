@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <tuple>
 
+#include "base/plural.hpp"
+
 namespace kiln::cli {
 namespace {
 
@@ -53,7 +55,7 @@ std::string findings_summary(const std::vector<em::Finding>& findings) {
                                                {em::Severity::note, "note", "notes"}})
     if (const auto n = of(severity); n != 0) parts.push_back(fmt::format("{} {}", n, n == 1 ? one : several));
   if (parts.empty()) return {};
-  return fmt::format("{} finding{}: {}", findings.size(), findings.size() == 1 ? "" : "s",
+  return fmt::format("{}: {}", number_of(static_cast<int>(findings.size()), "finding"),
                      fmt::join(parts, ", "));
 }
 

@@ -31,8 +31,8 @@ std::int64_t nonnegative(std::int64_t value, const char* name) {
 }
 
 std::vector<std::int64_t> repeat(std::int64_t value, std::int64_t times) {
-  constexpr std::int64_t kMost = kMostOfGridAxis;
-  if (times < 1 || times > kMost) fail(fmt::format("--batch must be 1 to {}, not {}", kMost, times));
+  if (times < 1 || times > kMostOfGridAxis)
+    fail(fmt::format("--batch must be 1 to {}, not {}", kMostOfGridAxis, times));
   return std::vector<std::int64_t>(static_cast<std::size_t>(times), value);
 }
 

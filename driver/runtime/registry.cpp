@@ -8,6 +8,10 @@
 #include <string>
 #include <vector>
 
+#include <kiln/emulator/emulator.hpp>
+
+#include "base/grid.hpp"
+
 namespace kiln::runtime_stand_in {
 namespace {
 
@@ -148,7 +152,8 @@ int variable_of(const void* host, CUdeviceptr* address, std::size_t* bytes) {
 int launch(CUkernel kernel, const cudaLaunchConfig_t& c, void** args) {
   const dim3 &g = c.gridDim, &b = c.blockDim;
   const bool none = g.x == 0 || g.y == 0 || g.z == 0 || b.x == 0 || b.y == 0 || b.z == 0;
-  if (none || std::uint64_t{b.x} * b.y * b.z > 1024 || b.z > 64 || g.y > 65535 || g.z > 65535)
+  if (none || emulator::Dim3{b.x, b.y, b.z}.count() > 1024 || b.z > 64 || g.y > kMostOfGridAxis ||
+      g.z > kMostOfGridAxis)
     return kInvalidConfiguration;
   if (c.dynamicSmemBytes > 0xffffffffu) return CUDA_ERROR_INVALID_VALUE;
   const CUlaunchConfig config{

@@ -5,6 +5,7 @@
 #include <cstring>
 #include <thread>
 
+#include "base/grid.hpp"
 #include "emulator/machine/host.hpp"
 #include "emulator/machine/machine.hpp"
 #include "emulator/ptx/decode/decoder.hpp"
@@ -42,17 +43,12 @@ std::string show(const Dim3& d) {
   return std::to_string(d.x) + "x" + std::to_string(d.y) + "x" + std::to_string(d.z);
 }
 
-/// At most so many. The product of three wide extents may be small: it is of 64 bits.
-bool holds(std::uint32_t most, const Dim3& d) {
-  return d.x <= most && d.y <= most && d.z <= most && d.count() <= most;
-}
-
 /// Of the launch itself and of what the kernel was compiled for.
 void check_threads(const Launch& l, const ptx::Function& f) {
   for (const Dim3* d : {&l.grid, &l.block, &l.cluster})
     if (d->x == 0 || d->y == 0 || d->z == 0) throw Error("a launch dimension is 0");
-  if (!holds(1024, l.block)) throw Error("a block of " + show(l.block) + " threads exceeds 1024");
-  if (l.grid.x > 0x7fffffffu || l.grid.y > 65535 || l.grid.z > 65535)
+  if (l.block.count() > 1024) throw Error("a block of " + show(l.block) + " threads exceeds 1024");
+  if (l.grid.x > 0x7fffffffu || l.grid.y > kMostOfGridAxis || l.grid.z > kMostOfGridAxis)
     throw Error("grid " + show(l.grid) + " is too large");
   if (f.required_threads[0] != 0 &&
       (l.block.x != f.required_threads[0] || l.block.y != f.required_threads[1] ||
@@ -74,7 +70,7 @@ Dim3 cluster_of(const Launch& l, const ptx::Function& f) {
                   show(required));
     cluster = required;
   }
-  if (!holds(16, cluster)) throw Error("a cluster of " + show(cluster) + " blocks exceeds 16");
+  if (cluster.count() > 16) throw Error("a cluster of " + show(cluster) + " blocks exceeds 16");
   if (l.grid.x % cluster.x != 0 || l.grid.y % cluster.y != 0 || l.grid.z % cluster.z != 0)
     throw Error("grid " + show(l.grid) + " is no multiple of cluster " + show(cluster));
   return cluster;

@@ -93,11 +93,10 @@ std::string ProblemShape::text() const {
 }
 
 void check_shape(const ProblemShape& shape) {
-  constexpr std::int64_t kMost = kMostOfGridAxis;
   const auto positive = [](std::int64_t value, const char* name) {
     if (value < 1) fail(std::string(name) + " must be 1 or more, not " + std::to_string(value));
-    if (value > kMost)
-      fail(std::string(name) + " must be " + std::to_string(kMost) + " or less, not " +
+    if (value > kMostOfGridAxis)
+      fail(std::string(name) + " must be " + std::to_string(kMostOfGridAxis) + " or less, not " +
            std::to_string(value));
   };
   positive(shape.batch(), "batch");

@@ -276,10 +276,9 @@ void check(const KernelCode& kernel, Target target, const Launch& l, std::size_t
   const auto none = [](const Dim3& d) { return d.x == 0 || d.y == 0 || d.z == 0; };
   if (none(l.block) || none(l.grid))
     throw Error("launch of '" + kernel.info.name + "' with an empty grid or workgroup");
-  if (static_cast<double>(l.grid.x) * l.grid.y * l.grid.z > 0x1p62)
+  if (l.grid.count() > std::uint64_t{1} << 62)
     throw Error("launch of '" + kernel.info.name + "' with more workgroups than 62 bits count");
-  // Each first: the product of three wide ones may be small.
-  if (l.block.x > 1024 || l.block.y > 1024 || l.block.z > 1024 || lanes > 1024 ||
+  if (lanes > 1024 ||
       (kernel.info.max_workgroup > 0 && lanes > static_cast<std::uint64_t>(kernel.info.max_workgroup))) {
     throw Error("workgroup of " + std::to_string(lanes) + " lanes, kernel '" + kernel.info.name +
                 "' allows " + std::to_string(kernel.info.max_workgroup));

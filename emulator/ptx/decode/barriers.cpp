@@ -3,6 +3,7 @@
 #include <bit>
 #include <optional>
 
+#include "base/plural.hpp"
 #include "emulator/machine/machine.hpp"
 #include "emulator/machine/trace.hpp"
 #include "emulator/ptx/alu/each_lane.hpp"
@@ -41,7 +42,7 @@ void check_exited(Warp& w, const Op& op) {
   f.kind = "divergent-barrier";
   f.severity = Severity::undefined;
   f.message =
-      std::to_string(lanes) + (lanes == 1 ? " lane" : " lanes") +
+      number_of(lanes, "lane") +
       " of the warp exited before this aligned barrier, at which the others wait; undefined in PTX, the "
       "hardware counts those as arrived";
   f.site = site_of(w, op, std::countr_zero(w.exec));

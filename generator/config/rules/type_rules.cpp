@@ -122,10 +122,9 @@ std::string heads(const Config& c) {
 
 /// Of a grid's y, and of `h` in expressions.
 std::string most_heads(const Config& c) {
-  constexpr int kMost = kMostOfGridAxis;
-  if (!c.group || !c.kv_num_heads || *c.group * *c.kv_num_heads <= kMost) return "";
+  if (!c.group || !c.kv_num_heads || *c.group * *c.kv_num_heads <= kMostOfGridAxis) return "";
   return fmt::format("group ({}) x kv_num_heads ({}) are {} query heads, at most {}", *c.group,
-                     *c.kv_num_heads, *c.group * *c.kv_num_heads, kMost);
+                     *c.kv_num_heads, *c.group * *c.kv_num_heads, kMostOfGridAxis);
 }
 
 std::string block_rows_tma(const Config& c) {

@@ -1,5 +1,5 @@
-// The text of a cdna_decode_streaming or cdna_decode kernel. Each function emits one phase, in the order they
-// stand in the kernel; softmax, main loops and the end of a segment have their own files.
+// The text of a cdna_decode_streaming or cdna_decode kernel. Each function emits one phase, in the
+// kernel's order; softmax, main loops and the end of a segment have their own files.
 #include <algorithm>
 
 #include "generator/config/quantization.hpp"

@@ -50,9 +50,7 @@ void emit_sums(Writer& w, const DecodePlan& p) {
   w.banner("row sums over the lane groups and waves");
   for (int distance : {16, 32}) w.line("row_sum += from_lane((lane ^ {}) * 4, row_sum);", distance);
   w.comment("the last tile's readers of the exchange have passed the barrier after P");
-  w.line("if (lane < 16) lds_write_float(exchange + {} * {} + {} * 4, row_sum);", p.warp_n(), 4 * p.BM,
-         p.warps_m() == 1 ? "lane" : "tile_row");
-  w.line("SYNC();");
+  emit_to_waves(w, p, "row_sum");
   w.line("row_sum = 0.0f;");
   for (int i = 0; i < p.warps_n(); ++i)
     w.line("row_sum += lds_read_float(exchange + {} + {} * 4);", 4 * p.BM * i, p.tile_row());

@@ -135,6 +135,8 @@ KernelSource emit_decode(const DecodePlan& plan);
 void emit_key_scales(Writer& w, const DecodePlan& plan);
 /// Scores of the tile in s_acc become P, written to LDS.
 void emit_decode_softmax(Writer& w, const DecodePlan& plan);
+/// A value of each row to the other waves, and the barrier.
+void emit_to_waves(Writer& w, const DecodePlan& plan, const char* value);
 /// This lane's addresses of P, in `rows`, an emitted address of the wave's rows.
 void emit_p_addresses(Writer& w, const DecodePlan& plan, const std::string& rows);
 /// The places in LDS that P is written to and read from.

@@ -62,6 +62,12 @@ void emit_scores(Writer& w, const DecodePlan& p) {
 
 }  // namespace
 
+void emit_to_waves(Writer& w, const DecodePlan& p, const char* value) {
+  w.line("if (lane < 16) lds_write_float(exchange + {} * {} + {} * 4, {});", p.warp_n(), 4 * p.BM,
+         p.warps_m() == 1 ? "lane" : "tile_row", value);
+  w.line("SYNC();");
+}
+
 void emit_p_addresses(Writer& w, const DecodePlan& p, const std::string& rows) {
   for (const LaneAddress& write : p_writes(p)) write.emit(w, rows);
   p_read(p).emit(w, rows);
@@ -82,18 +88,15 @@ void emit_key_scales(Writer& w, const DecodePlan& p) {
 void emit_decode_softmax(Writer& w, const DecodePlan& p) {
   emit_scores(w, p);
   w.comment("maximum of each row: over the lane's keys, the lane groups, the waves");
-  std::string top = "s_acc[0][0]";
   const auto score = [&](int i) {
     return fmt::format("s_acc[{}][{}]", i / p.mfma.accum(), i % p.mfma.accum());
   };
   const int count = p.score_tiles() * p.mfma.accum();
-  w.line("float tile_max = {};", top);
+  w.line("float tile_max = s_acc[0][0];");
   for (int i = 1; i < count; ++i) w.line("tile_max = maximum(tile_max, {});", score(i));
   for (int distance : {16, 32})
     w.line("tile_max = maximum(tile_max, from_lane((lane ^ {}) * 4, tile_max));", distance);
-  w.line("if (lane < 16) lds_write_float(exchange + {} * {} + {} * 4, tile_max);", p.warp_n(), 4 * p.BM,
-         p.warps_m() == 1 ? "lane" : "tile_row");
-  w.line("SYNC();");
+  emit_to_waves(w, p, "tile_max");
   w.line("float new_max = row_max;");
   for (int i = 0; i < p.warps_n(); ++i)
     w.line("new_max = maximum(new_max, lds_read_float(exchange + {} + {} * 4));", 4 * p.BM * i, p.tile_row());

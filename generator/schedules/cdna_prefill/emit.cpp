@@ -1,4 +1,5 @@
 // The text of a cdna_prefill kernel. Each function emits one phase, in the order they stand in the kernel.
+#include "base/plural.hpp"
 #include "generator/config/quantization.hpp"
 #include "generator/emit/cache_rows.hpp"
 #include "generator/emit/head.hpp"
@@ -265,8 +266,7 @@ std::string head_facts(const PrefillPlan& p, const KvLoop& loop) {
   out += loop.fact();
   out += fmt::format("LDS ({} bytes):", p.smem_bytes);
   for (const KvLoop::Region& r : loop.regions())
-    out += fmt::format("\n  {:>7} .. {:>7}  {}, {} stage{}", r.begin, r.end, r.what, r.stages,
-                       r.stages == 1 ? "" : "s");
+    out += fmt::format("\n  {:>7} .. {:>7}  {}, {}", r.begin, r.end, r.what, number_of(r.stages, "stage"));
   return out;
 }
 

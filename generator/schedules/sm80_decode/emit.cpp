@@ -1,4 +1,5 @@
 // The text of an sm80_decode kernel, in the order of the kernel; the epilogue has its own file.
+#include "base/plural.hpp"
 #include "generator/emit/cache_rows.hpp"
 #include "generator/schedules/sm80_decode/key_scales.hpp"
 #include "generator/schedules/sm80_decode/query.hpp"
@@ -140,13 +141,12 @@ void emit_main(Writer& w, const DecodePlan& p) {
 std::string head_facts(const DecodePlan& p) {
   return fmt::format(
       "Schedule sm80_decode: {} packed query rows; tiles of {} keys, {} for each of {} warps, {} stages of "
-      "each, {} "
-      "block{} a multiprocessor.\n"
+      "each, {} a multiprocessor.\n"
       "Shared memory ({} bytes):\n"
       "  {:>7} .. {:>7}  K stages\n  {:>7} .. {:>7}  V stages\n  {:>7} .. {:>7}  scales\n  {:>7} .. {:>7}  O "
       "of "
       "the warps\n  {:>7} .. {:>7}  maximum and sum of rows",
-      p.BM, p.BN, p.WN, p.num_warps, p.num_stages, p.ctas_per_sm, p.ctas_per_sm == 1 ? "" : "s", p.smem_bytes,
+      p.BM, p.BN, p.WN, p.num_warps, p.num_stages, number_of(p.ctas_per_sm, "block"), p.smem_bytes,
       0, p.smem_v, p.smem_v, p.smem_scales, p.smem_scales, p.smem_exchange, p.smem_exchange, p.smem_rows,
       p.smem_rows, p.smem_bytes);
 }

@@ -1,4 +1,5 @@
 // The text of sm80_decode and sm80_wide_prefill over wide rows, in the order of the kernel.
+#include "base/plural.hpp"
 #include "generator/emit/cache_rows.hpp"
 #include "generator/emit/output_elements.hpp"
 #include "generator/schedules/sm80_decode/wide.hpp"
@@ -219,11 +220,11 @@ std::string head_facts(const WidePlan& p) {
   return fmt::format(
       "Schedule {}, {}: {} packed query rows, 16 for two warps; tiles of {} keys, {} "
       "stages, "
-      "{} block{} a multiprocessor.\n"
+      "{} a multiprocessor.\n"
       "Shared memory ({} bytes):\n"
       "  {:>7} .. {:>7}  Q, as fragments\n  {:>7} .. {:>7}  {} stages",
-      *p.config.schedule, p.v_in_k ? "V in K's rows" : "wide rows", p.BM, p.BN, p.num_stages, p.ctas_per_sm,
-      p.ctas_per_sm == 1 ? "" : "s", p.smem_bytes, 0, p.smem_k, p.smem_k, p.smem_bytes - 16,
+      *p.config.schedule, p.v_in_k ? "V in K's rows" : "wide rows", p.BM, p.BN, p.num_stages,
+      number_of(p.ctas_per_sm, "block"), p.smem_bytes, 0, p.smem_k, p.smem_k, p.smem_bytes - 16,
       p.v_in_k ? "K" : "K and V");
 }
 

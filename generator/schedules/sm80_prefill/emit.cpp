@@ -1,5 +1,6 @@
 // The text of an sm80_prefill kernel. Each function emits one phase, in the order they stand in the kernel;
 // the products have their own file.
+#include "base/plural.hpp"
 #include "generator/emit/cache_rows.hpp"
 #include "generator/emit/head.hpp"
 #include "generator/emit/manifest_of.hpp"
@@ -364,11 +365,11 @@ std::string head_facts(const PrefillPlan& p) {
     region(p.smem_v_bytes, p.smem_bytes, "V stages, as bytes");
   }
   return fmt::format(
-      "Schedule sm80_prefill: {} query rows ({} warps of 16) by {} keys a tile, {} KV stage{}, strips of "
+      "Schedule sm80_prefill: {} query rows ({} warps of 16) by {} keys a tile, {}, strips of "
       "{}.\n"
       "Registers: at most {} a thread; Q {}.\n"
       "Shared memory ({} bytes):{}",
-      p.BM, p.num_warps, p.BN, p.num_stages, p.num_stages == 1 ? "" : "s", p.BK, p.max_registers,
+      p.BM, p.num_warps, p.BN, number_of(p.num_stages, "KV stage"), p.BK, p.max_registers,
       p.q_in_registers ? "stays in registers" : "is read from shared memory for every tile", p.smem_bytes,
       memory);
 }

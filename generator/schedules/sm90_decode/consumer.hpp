@@ -100,9 +100,6 @@ class Consumer {
   virtual void emit_before_zeros(Writer&) const {}
   virtual void emit_after_zeros(Writer&) const {}
   void sync(Writer& w) const { w.line("named_barrier_sync(1, {});", p_.consumer_threads()); }
-  /// Query's and P's descriptors' constant words.
-  std::string q_high() const { return fmt::format("{:#x}u", k_major_descriptor(p_.q_tile()).high); }
-  std::string p_high() const { return fmt::format("{:#x}u", k_major_descriptor(p_.p_tile()).high); }
   void expect_wgmma(Manifest& manifest, int n, int k, int count) const;
 
   const DecodePlan& p_;

@@ -32,9 +32,9 @@ void emit_qk_rope(Writer& w, const DecodePlan& p) {
   w.line("wgmma_fence();");
   for (int block = 0; block < p.key_blocks(); ++block) {
     for (int step = 0; step < p.rope / 16; ++step) {
-      w.line("{}(rope_acc_{}, descriptor(rope_low + {}, {:#x}u), descriptor(q_desc + {}, {:#x}u));",
+      w.line("{}(rope_acc_{}, descriptor(rope_low + {}, {:#x}u), descriptor(q_desc + {}, {}));",
              p.qk_rope->name(step == 0), block, (64 * 128 * block >> 4) + k_major_step(tile, step), k.high,
-             k_major_step(p.q_tile(), p.padded_depth() / 16 + step), k_major_descriptor(p.q_tile()).high);
+             k_major_step(p.q_tile(), p.padded_depth() / 16 + step), p.q_high());
     }
   }
   w.line("wgmma_commit();");
@@ -73,7 +73,6 @@ void emit_store_q_rope(Writer& w, const DecodePlan& p) {
 /// S' of the tile, between the wait for K and the commit.
 void emit_qk_widened(Writer& w, const DecodePlan& p, const KeyScales& scales) {
   const int span = p.k_span, loads = loads_of(span);
-  const std::string q_high = fmt::format("{:#x}u", k_major_descriptor(p.q_tile()).high);
   w.line("const u32 k_at = {} + (16 * warp + (lane >> 2)) * {};", p.k->slot(), span);
   for (int load = 0; load < loads; ++load)
     w.line("const u32 k_chunk_{} = (({} * (lane & 3) + {}) ^ {}) << 4;", load, loads, load,
@@ -109,7 +108,7 @@ void emit_qk_widened(Writer& w, const DecodePlan& p, const KeyScales& scales) {
       for (int step = done - steps; step < done; ++step) {
         const int i = 4 * step % held;
         w.line("{}(s_acc_{}, k_frag[{}], k_frag[{}], k_frag[{}], k_frag[{}], descriptor(q_desc + {}, {}));",
-               p.qk->name(step == 0), block, i, i + 1, i + 2, i + 3, k_major_step(p.q_tile(), step), q_high);
+               p.qk->name(step == 0), block, i, i + 1, i + 2, i + 3, k_major_step(p.q_tile(), step), p.q_high());
       }
       w.line("wgmma_commit();");
       if (done < p.padded_depth() / 16) w.line("WGMMA_WAIT(0);  // the fragments are free again");
@@ -120,7 +119,6 @@ void emit_qk_widened(Writer& w, const DecodePlan& p, const KeyScales& scales) {
 /// A fragments of V' of the tile, `v_<block>_<step>[4]`, and the products.
 void emit_pv_widened(Writer& w, const DecodePlan& p) {
   const int span = p.v_span, steps = p.BN / 16;
-  const std::string p_high = fmt::format("{:#x}u", k_major_descriptor(p.p_tile()).high);
   w.line("const u32 v_at = {} + lane * {};", p.v->slot(), span);
   // Where registers are short, one block's fragments at a time.
   const bool in_turn = p.BN / 4 * p.out_blocks() >= 64;
@@ -130,7 +128,7 @@ void emit_pv_widened(Writer& w, const DecodePlan& p) {
           "{}(o_acc_{}, v_frag_{}[{}], v_frag_{}[{}], v_frag_{}[{}], v_frag_{}[{}], descriptor(p_desc + {}, "
           "{}));",
           p.pv->name(false), block, block, 4 * step, block, 4 * step + 1, block, 4 * step + 2, block,
-          4 * step + 3, k_major_step(p.p_tile(), step), p_high);
+          4 * step + 3, k_major_step(p.p_tile(), step), p.p_high());
   };
   for (int block = 0; block < p.out_blocks(); ++block) {
     w.comment("columns {} to {} of V", 64 * block, 64 * block + 63);

@@ -159,6 +159,9 @@ struct DecodePlan {
   ScoreContext score_context() const;
   SmemTile q_tile() const { return fp8_q ? SmemTile{BM, k_span, 1} : SmemTile{BM, 128, 2}; }
   SmemTile p_tile() const { return {BM, 128, 2}; }
+  /// The constant words of their descriptors, as literals.
+  std::string q_high() const { return fmt::format("{:#x}u", k_major_descriptor(q_tile()).high); }
+  std::string p_high() const { return fmt::format("{:#x}u", k_major_descriptor(p_tile()).high); }
   SmemTile rope_tile() const { return {BN, 128, 2}; }
   /// A partial result: O as rows of floats, not divided by the sums, then (maximum, sum) of each row.
   int partial_floats() const { return BM * padded_ov() + 2 * BM; }

@@ -37,10 +37,9 @@ OnlineSoftmax softmax_of(const DecodePlan& p) {
 }
 
 void emit_upright_qk(Writer& w, const DecodePlan& p, int qk) {
-  const std::string q_high = fmt::format("{:#x}u", k_major_descriptor(p.q_tile()).high);
   for (int step = p.qk_step(qk); step < p.qk_step(qk + 1); ++step)
     w.line("{}(s_acc, descriptor(q_desc + {}, {}), descriptor(k_low + {}, {}));", p.qk->name(step == 0),
-           k_major_step(p.q_tile(), step), q_high, p.k->step(step), p.k->descriptor_high());
+           k_major_step(p.q_tile(), step), p.q_high(), p.k->step(step), p.k->descriptor_high());
 }
 
 void emit_upright_pv(Writer& w, const DecodePlan& p) {

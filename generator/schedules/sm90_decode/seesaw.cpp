@@ -51,7 +51,7 @@ void emit_release(Writer& w, const DecodePlan& p, int half) {
   p.v->ring().emit_step(w);
 }
 
-/// S of the tile of K's state, committed.
+/// S of the tile of K's state.
 void emit_products(Writer& w, const DecodePlan& p) {
   w.comment("S = Q K'");
   for (int qk = 0; qk < p.num_qk_stages; ++qk) {
@@ -67,6 +67,7 @@ void emit_products(Writer& w, const DecodePlan& p) {
     w.close();
     w.close();
   }
+  w.line("WGMMA_WAIT(0);");
 }
 
 /// Rows of V past this sequence, in the slot of K's state.
@@ -159,9 +160,8 @@ void emit_others_pv(Writer& w, const DecodePlan& p, int half) {
          k_major_descriptor(p.p_tile()).low);
   w.line("wgmma_fence();");
   for (int step = 0; step < p.BN / 16; ++step)
-    w.line("{}(o_acc, descriptor(p_low + {}, {:#x}u), descriptor(v_low + {}, {}));", p.pv_shared->name(false),
-           k_major_step(p.p_tile(), step), k_major_descriptor(p.p_tile()).high, p.v->step(step),
-           p.v->descriptor_high());
+    w.line("{}(o_acc, descriptor(p_low + {}, {}), descriptor(v_low + {}, {}));", p.pv_shared->name(false),
+           k_major_step(p.p_tile(), step), p.p_high(), p.v->step(step), p.v->descriptor_high());
   w.line("wgmma_commit();");
   w.close();
 }
@@ -175,7 +175,6 @@ void emit_done(Writer& w, const DecodePlan& p, int half) {
 /// S of tile `n`, all of it, and then the second's turn.
 void emit_first_products(Writer& w, const DecodePlan& p, const char* seconds) {
   emit_products(w, p);
-  w.line("WGMMA_WAIT(0);");
   w.line("if ({} < s.tile_end) named_barrier_arrive({}, {});", seconds, kTurn, p.consumer_threads());
 }
 
@@ -183,7 +182,6 @@ void emit_first_products(Writer& w, const DecodePlan& p, const char* seconds) {
 void emit_second_products(Writer& w, const DecodePlan& p) {
   w.line("named_barrier_sync({}, {});", kTurn, p.consumer_threads());
   emit_products(w, p);
-  w.line("WGMMA_WAIT(0);");
 }
 
 /// The tile goes back before S waits for the next: its copy is under way meanwhile.

@@ -1,5 +1,6 @@
 #include "generator/systems/sm80/q_tile.hpp"
 
+#include "base/plural.hpp"
 #include "generator/emit/output_elements.hpp"
 
 #include <algorithm>
@@ -53,7 +54,7 @@ void QTile::emit_store(Writer& w, const std::string& pack, const std::string& fi
   }
   w.line("__syncwarp();");
   const int rows_per_pass = std::max(1, 32 / per_row);
-  w.comment("rows of O, 16 bytes a lane, {} row{} at a time", rows_per_pass, rows_per_pass == 1 ? "" : "s");
+  w.comment("rows of O, 16 bytes a lane, {} at a time", number_of(rows_per_pass, "row"));
   o_read_.emit(w, "smem_q_warp", "lane");
   w.line("const int o_row = lane / {0}, o_chunk = lane % {0};", per_row);
   w.line("u16* const o_dst = {} + o_row * {} + 8 * o_chunk;", first, stride);

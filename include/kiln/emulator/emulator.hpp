@@ -45,7 +45,11 @@ enum class Policy {
 
 struct Dim3 {
   std::uint32_t x = 1, y = 1, z = 1;
-  std::uint64_t count() const { return std::uint64_t{x} * y * z; }
+  /// x * y * z, or the largest number where that has more than 64 bits.
+  std::uint64_t count() const {
+    const std::uint64_t plane = std::uint64_t{x} * y, most = ~std::uint64_t{0};
+    return z != 0 && plane > most / z ? most : plane * z;
+  }
 };
 
 /// Global memory of one device: allocations with guard gaps between them, and for every byte whether it is
