@@ -73,24 +73,27 @@ struct Resources {
     {
       const Current current(cuda, context);
       for (const Exchange& exchange : exchanges) destroy(exchange.before), destroy(exchange.after);
-      destroy(done);
-      if (stream != nullptr) streams.destroy(stream);
+      for (cuda::Event event : {done, forked, joined}) destroy(event);
+      for (cuda::Stream one : {stream, side})
+        if (one != nullptr) streams.destroy(one);
     }
     cuda.primary_release(device);
   }
   Resources(const Resources&) = delete;
   Resources& operator=(const Resources&) = delete;
 
-  /// The stream and the events; the context is current.
+  /// The streams and the events; the context is current.
   void make() {
     int least = 0, greatest = 0;
     cuda::check(streams.priorities(&least, &greatest), "cuCtxGetStreamPriorityRange");
-    cuda::check(streams.create(&stream, kNonBlocking, greatest), "cuStreamCreateWithPriority");
+    for (cuda::Stream* one : {&stream, &side})
+      cuda::check(streams.create(one, kNonBlocking, greatest), "cuStreamCreateWithPriority");
     for (Exchange& exchange : exchanges) {
       cuda::check(cuda.event_create(&exchange.before, kNoTiming), "cuEventCreate");
       cuda::check(cuda.event_create(&exchange.after, kNoTiming), "cuEventCreate");
     }
-    cuda::check(cuda.event_create(&done, kNoTiming), "cuEventCreate");
+    for (cuda::Event* event : {&done, &forked, &joined})
+      cuda::check(cuda.event_create(event, kNoTiming), "cuEventCreate");
   }
   void destroy(cuda::Event event) const {
     if (event != nullptr) cuda.event_destroy(event);
@@ -100,9 +103,9 @@ struct Resources {
   StreamApi streams;
   cuda::DeviceId device = 0;
   cuda::Context context = nullptr;
-  cuda::Stream stream = nullptr;
+  cuda::Stream stream = nullptr, side = nullptr;  ///< of exchanges; that fork() gives
   std::array<Exchange, kMostExchanges> exchanges{};
-  cuda::Event done = nullptr;
+  cuda::Event done = nullptr, forked = nullptr, joined = nullptr;
 };
 
 /// Arguments are looked at before the driver is started.
@@ -192,6 +195,13 @@ class NcclTransport final : public Transport {
            "ncclAllGather");
   }
 
+  std::uint64_t fork(std::uint64_t stream) override {
+    follow(own_.side, stream_of(stream), own_.forked);
+    return reinterpret_cast<std::uint64_t>(own_.side);
+  }
+
+  void join(std::uint64_t stream) override { follow(stream_of(stream), own_.side, own_.joined); }
+
   void synchronize(std::uint64_t stream) override {
     refuse_after_failure();
     const Current current(own_.cuda, own_.context);
@@ -223,6 +233,15 @@ class NcclTransport final : public Transport {
   static cuda::Stream stream_of(std::uint64_t stream) { return reinterpret_cast<cuda::Stream>(stream); }
   std::chrono::duration<double> timeout() const {
     return std::chrono::duration<double>(options_.timeout_seconds);
+  }
+
+  /// Later work of `later` comes after what is on `earlier`.
+  void follow(cuda::Stream later, cuda::Stream earlier, cuda::Event event) {
+    refuse_after_failure();
+    const Current current(own_.cuda, own_.context);
+    check(current.result(), "cuCtxPushCurrent");
+    check(own_.cuda.event_record(event, earlier), "cuEventRecord");
+    check(own_.streams.wait_event(later, event, 0), "cuStreamWaitEvent");
   }
 
   void refuse_after_failure() const {

@@ -35,6 +35,19 @@ Config float_config(const Config& user) {
   return c;
 }
 
+/// The kernel for one sequence; none where a key of the config is for ragged operands alone.
+std::optional<KernelSource> single_source(const Config& user) {
+  Config c = user;
+  c.operand->kind = OperandKind::contiguous;
+  c.name = config_name(user) + "_single";
+  try {
+    return generate(make_plan(c));
+  } catch (const Error& error) {
+    if (error.code() != ErrorCode::bad_config) throw;
+    return std::nullopt;
+  }
+}
+
 }  // namespace
 
 struct ContextPrefill::Impl {
@@ -45,11 +58,11 @@ struct ContextPrefill::Impl {
   parallel::PrefillTables tables;
   bool gathers = false;
 
-  std::shared_ptr<Kernel> whole, part, add, convert, end;
+  std::shared_ptr<Kernel> whole, single, part, add, convert, end;
   DeviceBuffer numbers;  ///< the tables, on the device
   DeviceBuffer keys;     ///< gathered K and V, or two steps' K and V of others
-  /// Ring: what was merged so far of run 0, one part more, what was merged of run 1, log-sum-exps that nobody wants. The
-  /// part lies beside either, so that both can be merged as neighbours.
+  /// Ring: what was merged so far of run 0, one part more, one part more of run 1, what was merged of it, log-sum-exps
+  /// that nobody wants. So a run's two are merged as neighbours.
   DeviceBuffer results;
   std::array<std::int64_t, 2> sum_at{}, next_at{};  ///< in floats
   std::int64_t unwanted_at = 0;
@@ -57,7 +70,11 @@ struct ContextPrefill::Impl {
   Impl(Runtime& r, const Config& c, std::shared_ptr<Transport> t, const ContextParallelOptions& o)
       : runtime(r), config(c), options(o), transport(std::move(t)) {}
 
-  const Manifest& manifest() const { return (whole ? whole : part)->manifest(); }
+  const Manifest& manifest() const { return computing()->manifest(); }
+  /// Where K and V are gathered and the batch is one sequence, a run is a problem without offsets, whose kernel is
+  /// faster: its keys end where its last row stands.
+  bool is_single() const { return gathers && tables.batch == 1 && single; }
+  const std::shared_ptr<Kernel>& computing() const { return !gathers ? part : is_single() ? single : whole; }
   std::int64_t k_row() const { return options.heads_kv * manifest().depth * kv_size(); }
   std::int64_t v_row() const { return options.heads_kv * manifest().ov_depth * kv_size(); }
   std::int64_t kv_size() const { return static_cast<std::int64_t>(size_of(manifest().kv_dtype)); }
@@ -67,8 +84,11 @@ struct ContextPrefill::Impl {
   void take_memory();
   AttentionArgs pair_args(const Args& args, std::size_t which, const parallel::PairTable& pair,
                           std::uint64_t k, std::uint64_t v, std::int64_t key_rows) const;
+  void make_single(AttentionArgs& args, const Run& run) const;
   void launch_gather(const Args& args, std::uint64_t stream);
   void launch_ring(const Args& args, std::uint64_t stream);
+  std::array<std::uint64_t, 2> streams_of_runs(std::uint64_t stream);
+  void join(const std::array<std::uint64_t, 2>& streams);
   void ring_part(const Args& args, std::size_t which, const parallel::PairTable& pair, std::uint64_t k,
                  std::uint64_t v, bool last, std::uint64_t stream);
   void check(const Args& args) const;
@@ -102,7 +122,9 @@ void ContextPrefill::Impl::choose_way(std::span<const std::int64_t> lengths) {
 
 void ContextPrefill::Impl::load() {
   if (gathers) {
-    if (!whole) whole = runtime.load(make_part_kernel(config));
+    if (tables.batch == 1 && !single)
+      if (const auto source = single_source(config)) single = runtime.load(*source);
+    if (!is_single() && !whole) whole = runtime.load(make_part_kernel(config));
     return;
   }
   if (part) return;
@@ -125,8 +147,8 @@ void ContextPrefill::Impl::take_memory() {
   const auto floats = [&](std::size_t which) {
     return parallel::part_floats(tables.run_rows[which], options.heads_q, manifest().ov_depth);
   };
-  sum_at = {0, floats(0) + std::max(floats(0), floats(1))};
-  next_at = {floats(0), sum_at[1] - floats(1)};
+  next_at = {floats(0), 2 * floats(0)};
+  sum_at = {0, next_at[1] + floats(1)};
   unwanted_at = sum_at[1] + floats(1);
   const std::int64_t unwanted = std::max(tables.run_rows[0], tables.run_rows[1]) * options.heads_q;
   results =
@@ -156,9 +178,38 @@ AttentionArgs ContextPrefill::Impl::pair_args(const Args& args, std::size_t whic
   return one;
 }
 
+// The same rows as a batch of one, of the keys up to the run's end, or all of them where no mask hides any.
+void ContextPrefill::Impl::make_single(AttentionArgs& args, const Run& run) const {
+  const Manifest& m = manifest();
+  const bool bounded = config.mask && config.mask->kind != MaskConfig::Kind::none;
+  const std::int64_t keys = bounded ? run.end() : tables.total_rows;
+  const auto batched = [](const Tensor& tensor) {
+    std::vector<std::int64_t> shape = tensor.shape;
+    if (shape.size() == 3) shape.insert(shape.begin(), 1);
+    return Tensor::dense(tensor.address, tensor.dtype, shape);
+  };
+  args.k = Tensor::dense(args.k.address, m.kv_dtype, {1, keys, options.heads_kv, m.depth});
+  args.v = Tensor::dense(args.v.address, m.kv_dtype, {1, keys, options.heads_kv, m.ov_depth});
+  args.q = batched(args.q), args.o = batched(args.o);
+  if (args.lse) args.lse = Tensor::dense(args.lse->address, DType::f32, {1, options.heads_q, run.rows});
+  args.cu_seqlens_q.reset(), args.cu_seqlens_k.reset(), args.seqlens_k.reset();
+  args.max_seqlen_q = args.max_seqlen_k = 0;
+}
+
 std::uint64_t ContextPrefill::Impl::lse_of(const Args& args, std::size_t which) const {
   const std::int64_t before = which == 0 ? 0 : tables.run_rows[0] * options.heads_q;
   return moved(args.lse->address, before * 4);
+}
+
+// The runs of a rank beside each other: run 1, which sees more keys where a mask is causal, first, and the blocks of run 0
+// on multiprocessors that have no more of it. One after the other each would end with a part of them idle.
+std::array<std::uint64_t, 2> ContextPrefill::Impl::streams_of_runs(std::uint64_t stream) {
+  const bool both = tables.run_rows[0] > 0 && tables.run_rows[1] > 0;
+  return {stream, both ? transport->fork(stream) : stream};
+}
+
+void ContextPrefill::Impl::join(const std::array<std::uint64_t, 2>& streams) {
+  if (streams[1] != streams[0]) transport->join(streams[0]);
 }
 
 void ContextPrefill::Impl::launch_gather(const Args& args, std::uint64_t stream) {
@@ -182,20 +233,23 @@ void ContextPrefill::Impl::launch_gather(const Args& args, std::uint64_t stream)
   }
   transport->start(sends, receives, stream);
   transport->finish(stream);
-  LaunchOptions launch_options;
-  launch_options.stream = stream;
+  const auto streams = streams_of_runs(stream);
   const Manifest& m = manifest();
-  for (const std::size_t which : {0, 1}) {
+  for (const std::size_t which : {1, 0}) {
     const std::int64_t rows = tables.run_rows[which];
     if (rows == 0) continue;
+    LaunchOptions launch_options;
+    launch_options.stream = streams[which];
     AttentionArgs one = pair_args(args, which, tables.whole[which], k, v, tables.total_rows);
     const std::int64_t first = which == 0 ? 0 : tables.run_rows[0];
     const auto o_row = options.heads_q * m.ov_depth * static_cast<std::int64_t>(size_of(m.out_dtype));
     one.o =
         Tensor::dense(moved(args.o.address, first * o_row), m.out_dtype, {rows, options.heads_q, m.ov_depth});
     if (args.lse) one.lse = Tensor::dense(lse_of(args, which), DType::f32, {options.heads_q, rows});
-    parallel::launch(*whole, one, launch_options);
+    if (is_single()) make_single(one, tables.runs[0][which]);
+    parallel::launch(*computing(), one, launch_options);
   }
+  join(streams);
 }
 
 // One part of a run's result: the first is what others are merged into, the last leaves as O.
@@ -247,11 +301,15 @@ void ContextPrefill::Impl::launch_ring(const Args& args, std::uint64_t stream) {
                                   {next_v, bytes(rows(later), v_row()), from}};
       transport->start(sends, receives, stream);
     }
-    for (const parallel::PairTable& pair : tables.pairs) {
-      if (pair.source != source) continue;
-      ring_part(args, pair.which, pair, moved(k, pair.first_key_row * k_row()),
-                moved(v, pair.first_key_row * v_row()), &pair == tables.last_pair(pair.which), stream);
+    const auto streams = streams_of_runs(stream);
+    for (const std::size_t which : {1, 0}) {
+      for (const parallel::PairTable& pair : tables.pairs) {
+        if (pair.source != source || pair.which != which) continue;
+        ring_part(args, which, pair, moved(k, pair.first_key_row * k_row()),
+                  moved(v, pair.first_key_row * v_row()), &pair == tables.last_pair(which), streams[which]);
+      }
     }
+    join(streams);
     if (goes_on) transport->finish(stream);
     k = next_k, v = next_v;
   }

@@ -68,6 +68,14 @@ struct Rank {
     transport->synchronize(0);
     return seconds_since(start) / count;
   }
+  /// Seconds of one of the calls in half a second, after half a second of calls by themselves: a GPU at its power limit
+  /// has one clock for a first launch and another for those that go on. All ranks make the same number of calls.
+  double sustained(const std::function<void()>& work) {
+    const double once = longest(round(1, work));
+    const int count = options.emulated ? 1 : std::clamp(static_cast<int>(0.5 / once), 1, 100);
+    round(count, work);
+    return longest(round(count, work));
+  }
   /// The median of three rounds, after one that does not count.
   double time(int count, const std::function<void()>& work) {
     std::array<double, 4> rounds{};
@@ -109,6 +117,8 @@ class Silent final : public Transport {
   void collect(std::uint64_t blocks, std::size_t bytes, std::uint64_t stream) override {
     if (!quiet) real_->collect(blocks, bytes, stream);
   }
+  std::uint64_t fork(std::uint64_t stream) override { return real_->fork(stream); }
+  void join(std::uint64_t stream) override { real_->join(stream); }
   void synchronize(std::uint64_t stream) override { real_->synchronize(stream); }
   void abort(const std::string& reason) noexcept override { real_->abort(reason); }
 
@@ -281,7 +291,8 @@ double exchange_seconds(Rank& rank, std::int64_t rows) {
   });
 }
 
-/// One GPU, the group, and the group without exchanges in turns, so that warm cards do not favour one of them.
+/// One GPU, the group, and the group without exchanges, each sustained, in turns: medians of three after one that
+/// compiles and warms up.
 void time_prefill(Rank& rank, std::int64_t length) {
   const int ranks = rank.transport->size();
   const double exchange_s = rank.longest(exchange_seconds(rank, length / ranks));
@@ -293,13 +304,13 @@ void time_prefill(Rank& rank, std::int64_t length) {
     Shared shared(rank, length, way, silent);
     std::array<std::array<double, 4>, 3> times{};
     for (std::size_t round = 0; round < 4; ++round) {
-      times[0][round] = rank.longest(rank.round(1, [&] { alone.launch(); }));
+      times[0][round] = rank.sustained([&] { alone.launch(); });
       silent->quiet = false;
-      times[1][round] = rank.longest(rank.round(1, [&] { shared.prefill.launch(shared.args); }));
+      times[1][round] = rank.sustained([&] { shared.prefill.launch(shared.args); });
       silent->quiet = true;
-      times[2][round] = rank.longest(rank.round(1, [&] { shared.prefill.launch(shared.args); }));
+      times[2][round] = rank.sustained([&] { shared.prefill.launch(shared.args); });
     }
-    for (auto& one : times) std::sort(one.begin() + 1, one.end());  // the first round compiles and warms up
+    for (auto& one : times) std::sort(one.begin() + 1, one.end());
     const double alone_s = times[0][2], shared_s = times[1][2], silent_s = times[2][2];
     if (!rank.first()) continue;
     PrefillShape shape;

@@ -39,6 +39,11 @@ class Transport {
   /// `size()` blocks of `bytes` at `blocks`, of which the own rank's is there: the others come, before later work on
   /// `stream`. As an exchange, but for what a transport has of its own for it.
   virtual void collect(std::uint64_t blocks, std::size_t bytes, std::uint64_t stream);
+  /// A stream for work beside later work on `stream`, after what is there so far. Its blocks go before those of streams
+  /// of ordinary priority. At most one at a time, until join(). By default `stream` itself: one after the other.
+  virtual std::uint64_t fork(std::uint64_t stream) { return stream; }
+  /// Later work on `stream` comes after what is on the stream that fork() gave.
+  virtual void join(std::uint64_t stream) { static_cast<void>(stream); }
   /// Waits on the host until the work on `stream` is complete, at most the timeout.
   virtual void synchronize(std::uint64_t stream) = 0;
   /// Ends the group for all ranks: exchanges under way stop.

@@ -134,6 +134,66 @@ void check_prefill(const Config& config, const Whole& whole, int ranks, PrefillW
 
 }  // namespace
 
+namespace {
+
+/// A transport that counts the streams it gives, and has none but the caller's while an exchange begins.
+class Counting final : public Transport {
+ public:
+  explicit Counting(std::shared_ptr<Transport> real) : real_(std::move(real)) {}
+  int forks = 0, joins = 0;
+  bool in_order = true;
+  int rank() const override { return real_->rank(); }
+  int size() const override { return real_->size(); }
+  void start(std::span<const Message> sends, std::span<const Message> receives,
+             std::uint64_t stream) override {
+    in_order = in_order && stream == 0 && forks == joins;
+    real_->start(sends, receives, stream);
+  }
+  void finish(std::uint64_t stream) override {
+    in_order = in_order && stream == 0 && forks == joins;
+    real_->finish(stream);
+  }
+  std::uint64_t fork(std::uint64_t stream) override {
+    in_order = in_order && stream == 0 && forks == joins;
+    ++forks;
+    return kSide;
+  }
+  void join(std::uint64_t stream) override {
+    ++joins;
+    in_order = in_order && stream == 0 && forks == joins;
+  }
+  void synchronize(std::uint64_t stream) override {
+    in_order = in_order && stream == 0 && forks == joins;
+    real_->synchronize(stream);
+  }
+  void abort(const std::string& reason) noexcept override { real_->abort(reason); }
+
+ private:
+  static constexpr std::uint64_t kSide = 7;  // the emulated device does each launch before it returns
+  std::shared_ptr<Transport> real_;
+};
+
+}  // namespace
+
+TEST_CASE("the two runs of a causal rank go beside each other, and come together before an exchange ends") {
+  const Whole ragged({150, 3, 0, 70}, kHeadsQ, kHeadsKv, kDepth, 3);
+  const auto forks_of = [&](const char* mask, PrefillWay way) {
+    std::array<std::shared_ptr<Counting>, 2> counting;
+    const auto errors = as_group(2, 60, [&](int rank, const std::shared_ptr<Transport>& transport) {
+      auto& own = counting[static_cast<std::size_t>(rank)];
+      own = std::make_shared<Counting>(transport);
+      CHECK(prefill_of_rank(prefill_config(mask), ragged, way, own).error() < 4e-3);
+    });
+    for (const std::string& error : errors) CHECK(error == "");
+    for (const auto& one : counting) CHECK(one->in_order);
+    CHECK(counting[0]->forks == counting[1]->forks);
+    return counting[0]->forks;
+  };
+  CHECK(forks_of(R"("mask": "causal", )", PrefillWay::gather) == 1);
+  CHECK(forks_of(R"("mask": "causal", )", PrefillWay::ring) == 2);  // a step
+  CHECK(forks_of("", PrefillWay::gather) == 0);                     // one run a rank
+}
+
 TEST_CASE("runs cover each sequence once, and a zigzag gives every rank the same work") {
   for (const Sharding sharding : {Sharding::contiguous, Sharding::zigzag}) {
     for (const int ranks : {1, 2, 3, 8}) {
