@@ -182,14 +182,14 @@ AttentionArgs ContextPrefill::Impl::pair_args(const Args& args, std::size_t whic
 void ContextPrefill::Impl::make_single(AttentionArgs& args, const Run& run) const {
   const Manifest& m = manifest();
   const bool bounded = config.mask && config.mask->kind != MaskConfig::Kind::none;
-  const std::int64_t keys = bounded ? run.end() : tables.total_rows;
+  const std::int64_t seen = bounded ? run.end() : tables.total_rows;
   const auto batched = [](const Tensor& tensor) {
     std::vector<std::int64_t> shape = tensor.shape;
     if (shape.size() == 3) shape.insert(shape.begin(), 1);
     return Tensor::dense(tensor.address, tensor.dtype, shape);
   };
-  args.k = Tensor::dense(args.k.address, m.kv_dtype, {1, keys, options.heads_kv, m.depth});
-  args.v = Tensor::dense(args.v.address, m.kv_dtype, {1, keys, options.heads_kv, m.ov_depth});
+  args.k = Tensor::dense(args.k.address, m.kv_dtype, {1, seen, options.heads_kv, m.depth});
+  args.v = Tensor::dense(args.v.address, m.kv_dtype, {1, seen, options.heads_kv, m.ov_depth});
   args.q = batched(args.q), args.o = batched(args.o);
   if (args.lse) args.lse = Tensor::dense(args.lse->address, DType::f32, {1, options.heads_q, run.rows});
   args.cu_seqlens_q.reset(), args.cu_seqlens_k.reset(), args.seqlens_k.reset();

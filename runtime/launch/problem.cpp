@@ -190,15 +190,13 @@ void set_scale(Checker& check, const Manifest& manifest, const AttentionArgs& ar
   problem.scale_log2 = static_cast<float>(scale * 1.4426950408889634074);
 }
 
-constexpr std::int64_t kMostOfAxis = kMostOfGridAxis;
-
 /// Kernels with a block for each tile, head and sequence (append, merge and most prefill kernels): what a grid takes.
 /// Others have as many blocks as the device runs at once.
 void check_grid(Checker& check, const Manifest& manifest, const Problem& problem) {
   if (manifest.grid.kind != GridRule::Kind::tiles) return;
-  check.require(problem.heads_q <= kMostOfAxis && problem.batch <= kMostOfAxis,
+  check.require(problem.heads_q <= kMostOfGridAxis && problem.batch <= kMostOfGridAxis,
                 "{} heads in a batch of {}: this kernel's grid takes {} of each", problem.heads_q,
-                problem.batch, kMostOfAxis);
+                problem.batch, kMostOfGridAxis);
   constexpr std::int64_t kMostThreads = (std::int64_t{1} << 32) - 1;  // of x on AMD devices
   const std::int64_t threads = std::max(manifest.num_threads, 1);
   check.require(!manifest.target.starts_with("gfx") || problem.num_m_blocks <= kMostThreads / threads,
@@ -209,7 +207,7 @@ void check_grid(Checker& check, const Manifest& manifest, const Problem& problem
 /// Score expressions are checked to stay within 32 bits for variables up to these.
 void check_expression(Checker& check, const Manifest& manifest, const Problem& problem) {
   constexpr std::int64_t kMostRows = (std::int64_t{1} << 24) - 1;
-  const bool small = problem.heads_q <= kMostOfAxis && problem.batch <= kMostOfAxis &&
+  const bool small = problem.heads_q <= kMostOfGridAxis && problem.batch <= kMostOfGridAxis &&
                      problem.seqlen_q <= kMostRows && problem.seqlen_k <= kMostRows;
   if (small || !manifest.takes("scale", KernelParam::Kind::f32)) return;
   const auto mod = parse_config(manifest.config_json, manifest.name).score_mod;
@@ -217,7 +215,7 @@ void check_expression(Checker& check, const Manifest& manifest, const Problem& p
       !mod || !modifier_kind(*mod).is_expression(),
       "{} heads in a batch of {}, {} rows and {} keys: an expression of scores is made for {} heads and "
       "sequences, {} rows and keys",
-      problem.heads_q, problem.batch, problem.seqlen_q, problem.seqlen_k, kMostOfAxis, kMostRows);
+      problem.heads_q, problem.batch, problem.seqlen_q, problem.seqlen_k, kMostOfGridAxis, kMostRows);
 }
 
 /// Tiles of query rows and of keys, and that all of them can be counted in 32 bits.
