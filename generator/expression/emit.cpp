@@ -1,6 +1,7 @@
 #include "generator/expression/emit.hpp"
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 
 #include <fmt/format.h>
@@ -93,13 +94,23 @@ class Emitter {
     }
     return fmt::format("({} * {}({}))", arg(n, 0), names_.rcp, arg(n, 1));
   }
-  /// C++ rounds towards 0, these towards minus infinity: a dividend that may be negative is corrected.
+  /// The exponent of a literal that is a power of two; -1 for all else.
+  int power_of_two(int index) const {
+    const Node& divisor = node(index);
+    const auto value = divisor.op == Op::literal ? static_cast<std::uint32_t>(divisor.value) : 0u;
+    return std::has_single_bit(value) ? std::countr_zero(value) : -1;
+  }
+  /// C++ rounds towards 0, these towards minus infinity: a dividend that may be negative is corrected. The low bits of a
+  /// number, and a shift of it, round that way by themselves.
   std::string modulo(const Node& n) {
+    if (const int bits = power_of_two(n.args[1]); bits >= 0)
+      return fmt::format("({} & {})", arg(n, 0), (std::uint32_t{1} << bits) - 1);
     if (node(n.args[0]).lowest >= 0) return infix(n, "%");
     const std::string rest = named(Type::integer, infix(n, "%"));
     return fmt::format("({0} < 0 ? {0} + {1} : {0})", rest, arg(n, 1));
   }
   std::string floor_divide(const Node& n) {
+    if (const int bits = power_of_two(n.args[1]); bits >= 0) return fmt::format("({} >> {})", arg(n, 0), bits);
     if (node(n.args[0]).lowest >= 0) return infix(n, "/");
     return fmt::format("({0} / {1} - ({0} % {1} < 0 ? 1 : 0))", name_of(n.args[0]), arg(n, 1));
   }
