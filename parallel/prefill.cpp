@@ -327,7 +327,7 @@ void ContextPrefill::Impl::check(const Args& args) const {
   one("q", args.q, m.dtype, options.heads_q, m.depth);
   one("k", args.k, m.kv_dtype, options.heads_kv, m.depth);
   one("v", args.v, m.kv_dtype, options.heads_kv, m.ov_depth);
-  one("o", args.o, (gathers ? whole : end)->manifest().out_dtype, options.heads_q, m.ov_depth);
+  one("o", args.o, (gathers ? computing() : end)->manifest().out_dtype, options.heads_q, m.ov_depth);
   const bool wanted = config.lse.value_or(false);
   if (wanted != args.lse.has_value())
     refuse(wanted ? "the config has \"lse\", and no lse was given"

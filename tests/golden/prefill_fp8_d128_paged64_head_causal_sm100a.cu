@@ -78,8 +78,8 @@ __device__ __forceinline__ Sequence sequence_at(const RaggedBatch& batch, int b)
 
 // Work items in the order they are taken. Sequences come by length class (powers of two of KV tiles), longest first. Those
 // of a class whose K and V fit the L2 cache together are a section (or some heads of one sequence, where it is longer); in a
-// section the last query tiles come first, and the heads of a tile side by side. A warp walks over the batch, a sequence a
-// lane, and asks for items in ascending order.
+// section the last query tiles come first, and the heads of a tile side by side; the first tiles of all sequences of a class
+// come last. A warp walks over the batch, a sequence a lane, and asks for items in ascending order.
 struct RaggedItems {
   int total;      // items of the launch
   u32 classes;    // length classes that are left, a bit each
@@ -90,7 +90,7 @@ struct RaggedItems {
 };
 
 __device__ __forceinline__ int length_class(const Sequence& sequence, int BN) {
-  return 32 - __clz((sequence.seqlen_k + BN - 1) / BN);
+  return 32 - __clz(max((sequence.seqlen_k + BN - 1) / BN - 1, 0));
 }
 
 // The lanes take the sequences from items.first on.
@@ -141,18 +141,36 @@ __device__ __forceinline__ bool find_sequences(RaggedItems& items, const RaggedB
 // Of the item: the lane that holds its sequence, the query tile, the head.
 struct RaggedPlace { int lane, tile, head; };
 
+// Query tiles of every sequence that come after all others of the 32, so that a launch ends with short ones: the first
+// ones, as many as KV tiles fit together. 0 where the longest sequence's first tiles see most of its keys, too.
+__device__ __forceinline__ int tail_tiles(const RaggedItems& items, int heads_kv, int BM, int BN, int section_tiles) {
+  const int longest = 1 << (31 - __clz(items.classes));
+  if ((int)(__reduce_max_sync(0xffffffffu, (u32)items.tiles) * BM / BN) < longest / 2) return 0;
+  const int sequences = __popc(__ballot_sync(0xffffffffu, items.tiles > 0));
+  return min(3 * longest / 8, section_tiles / (sequences * heads_kv)) * BN / BM;
+}
+
 __device__ __forceinline__ RaggedPlace place_of(const RaggedItems& items, int item, int lane, int heads, int heads_kv,
-                                                int section_tiles) {
+                                                int BM, int BN, int section_tiles) {
   // How many KV heads of the class's longest sequence fit together: a section is some lanes, or some heads of one.
   const int fit = section_tiles >> (31 - __clz(items.classes)), group = heads / heads_kv;
   int lanes = 1, section_heads = heads;
   while (lanes < 32 && 2 * lanes * heads_kv <= fit) lanes *= 2;
   while (section_heads > fit * group && section_heads % (2 * group) == 0) section_heads /= 2;
   item -= items.before;
-  const int first = __popc(__ballot_sync(0xffffffffu, items.end <= item)) & -lanes;
-  const int before = __shfl_sync(0xffffffffu, items.end, first - 1);
+  const int tail = tail_tiles(items, heads_kv, BM, BN, section_tiles);
+  const int others = (int)__reduce_add_sync(0xffffffffu, (u32)max(items.tiles - tail, 0)) * heads;
+  const bool last = item >= others;
+  if (last) item -= others, lanes = 32, section_heads = heads;
+  int tiles = last ? min(items.tiles, tail) : max(items.tiles - tail, 0), end = tiles * heads;
+  for (int step = 1; step < 32; step *= 2) {
+    const int other = __shfl_up_sync(0xffffffffu, end, step);
+    if (lane >= step) end += other;
+  }
+  const int first = __popc(__ballot_sync(0xffffffffu, end <= item)) & -lanes;
+  const int before = __shfl_sync(0xffffffffu, end, first - 1);
   if (first > 0) item -= before;
-  const int tiles = (lane & -lanes) == first ? items.tiles : 0;
+  if ((lane & -lanes) != first) tiles = 0;
   const int section_items = (int)__reduce_add_sync(0xffffffffu, (u32)tiles) * section_heads;
   const int section = item / section_items;
   item -= section * section_items;
@@ -167,7 +185,8 @@ __device__ __forceinline__ RaggedPlace place_of(const RaggedItems& items, int it
   const int rank = item / section_heads;
   const u32 having = __ballot_sync(0xffffffffu, tiles > low);
   const bool here = tiles > low && __popc(having & ((1u << lane) - 1)) == rank;
-  return {__ffs(__ballot_sync(0xffffffffu, here)) - 1, low, section * section_heads + item - rank * section_heads};
+  return {__ffs(__ballot_sync(0xffffffffu, here)) - 1, low + (last ? 0 : tail),
+          section * section_heads + item - rank * section_heads};
 }
 
 // Writes the item where all read it: first row, head, sequence; rows of the sequence. None is left: first row -1.
@@ -179,7 +198,7 @@ __device__ __forceinline__ void write_item(int4* out, RaggedItems& items, const 
     __syncwarp();
     return;
   }
-  const RaggedPlace place = place_of(items, item, lane, heads, heads_kv, section_tiles);
+  const RaggedPlace place = place_of(items, item, lane, heads, heads_kv, BM, BN, section_tiles);
   if (lane == place.lane) {
     const Sequence own = sequence_at(batch, items.first + lane);
     out[0] = make_int4(place.tile * BM, place.head, items.first + lane, 0);

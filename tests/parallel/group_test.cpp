@@ -231,6 +231,8 @@ TEST_CASE("prefill of a group is that of the whole, with every mask, ragged, wit
       check_prefill(prefill_config(mask), ragged, 2, way);
     check_prefill(prefill_config(causal), ragged, 3, way);
     check_prefill(prefill_config(window), ragged, 3, way);
+    for (const std::string& mask : {window, chunks, std::string()})
+      check_prefill(prefill_config(mask), one, 3, way);
     check_prefill(prefill_config(causal), one, 8, way);
     check_prefill(prefill_config(causal, "sm_90a"), one, 2, way);
   }

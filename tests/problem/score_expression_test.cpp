@@ -207,7 +207,7 @@ TEST_CASE("emitted text means what the tree means") {
     CASE("score + 0.01 * (k - q)", return (score + (0.01f * (float)(k - q)));),
     CASE("(k - q) % 7 + idiv(k - q, 7)", const int x_0 = (k - q); const int x_1 = (x_0 % 7);
          return (float)((x_1 < 0 ? x_1 + 7 : x_1) + (x_0 / 7 - (x_0 % 7 < 0 ? 1 : 0)));),
-    CASE("(k - q) % 8 + idiv(k - q, 16)", return (float)(((k - q) & 7) + ((k - q) >> 4));),
+    CASE("(k - q) % 8 + idiv(k - q, 16)", const int x_0 = (k - q); return (float)((x_0 & 7) + (x_0 >> 4));),
     CASE("tanh(score) * min(h, 3)",
          return ((1.0f - 2.0f * rcp_approx(1.0f + exp2_approx(score * 2.88539008f))) * (float)min(h, 3));),
     CASE("score / 4 + log(exp(score))",
