@@ -48,7 +48,8 @@ extern "C" __global__ void kernel(int4* o, const int* cu_seqlens_q, const int* c
   m.scale = 1;
   m.operand = OperandKind::ragged;
   using Kind = KernelParam::Kind;
-  for (const char* role : {"o", "cu_seqlens_q", "cu_seqlens_k"}) m.params.push_back({Kind::pointer, role, {}});
+  for (const char* role : {"o", "cu_seqlens_q", "cu_seqlens_k"})
+    m.params.push_back({Kind::pointer, role, {}});
   for (const char* role : {"batch", "heads_q", "heads_kv"}) m.params.push_back({Kind::i32, role, {}});
   return source;
 }
@@ -140,10 +141,10 @@ double imbalance(const Batch& b, const std::vector<Item>& items, int blocks) {
 TEST_CASE("every item of a ragged batch is found once") {
   std::vector<int> many;
   for (int i = 0; i < 70; ++i) many.push_back(i * 37 % 900);
-  for (const Batch& b : {Batch{{0, 1, 127, 128, 129, 1000}, {0, 1, 127, 128, 129, 1000}, 4, 2, 16},
-                         Batch{{64, 512}, {4096, 70}, 3, 1, 8}, Batch{many, many, 2, 2, 4},
-                         Batch{many, many, 4, 1, 512}, Batch{{0, 7}, {5, 0}, 2, 1, 16},
-                         Batch{{2048, 2048}, {2048, 2048}, 8, 8, 64}}) {
+  for (const Batch& b :
+       {Batch{{0, 1, 127, 128, 129, 1000}, {0, 1, 127, 128, 129, 1000}, 4, 2, 16},
+        Batch{{64, 512}, {4096, 70}, 3, 1, 8}, Batch{many, many, 2, 2, 4}, Batch{many, many, 4, 1, 512},
+        Batch{{0, 7}, {5, 0}, 2, 1, 16}, Batch{{2048, 2048}, {2048, 2048}, 8, 8, 64}}) {
     auto items = items_of(b);
     CHECK(items.size() == all_items(b).size());
     std::sort(items.begin(), items.end());
@@ -156,8 +157,10 @@ TEST_CASE("the order of items leaves few blocks idle at the end, also where leng
     const std::vector<int> lengths(static_cast<std::size_t>(sequences), length);
     return Batch{lengths, lengths, heads_q, heads_kv, 512};
   };
-  for (const auto& [b, most] : {std::pair{equal(2, 4096, 16, 16), 1.03}, {equal(4, 2048, 16, 16), 1.06},
-                                {equal(16, 1024, 8, 8), 1.06}, {equal(1, 8192, 32, 8), 1.02}}) {
+  for (const auto& [b, most] : {std::pair{equal(2, 4096, 16, 16), 1.03},
+                                {equal(4, 2048, 16, 16), 1.06},
+                                {equal(16, 1024, 8, 8), 1.06},
+                                {equal(1, 8192, 32, 8), 1.02}}) {
     CAPTURE(b.queries.size());
     CHECK(imbalance(b, items_of(b), 132) < most);
   }
