@@ -110,7 +110,8 @@ class Emitter {
     return fmt::format("({0} < 0 ? {0} + {1} : {0})", rest, arg(n, 1));
   }
   std::string floor_divide(const Node& n) {
-    if (const int bits = power_of_two(n.args[1]); bits >= 0) return fmt::format("({} >> {})", arg(n, 0), bits);
+    if (const int bits = power_of_two(n.args[1]); bits >= 0)
+      return fmt::format("({} >> {})", arg(n, 0), bits);
     if (node(n.args[0]).lowest >= 0) return infix(n, "/");
     return fmt::format("({0} / {1} - ({0} % {1} < 0 ? 1 : 0))", name_of(n.args[0]), arg(n, 1));
   }

@@ -487,8 +487,9 @@ class Parser {
     if (args.size() > kMaxRank) fail(end, fmt::format("a tensor has at most {} dimensions", kMaxRank));
     if (tensor.indices.empty()) tensor.indices = indices;
     if (tensor.indices.size() != indices.size()) {
-      fail(begin, fmt::format("{} has {} in one place and {} here", name,
-                              number_of(static_cast<int>(tensor.indices.size()), "dimension"), indices.size()));
+      fail(begin,
+           fmt::format("{} has {} in one place and {} here", name,
+                       number_of(static_cast<int>(tensor.indices.size()), "dimension"), indices.size()));
     }
     for (std::size_t i = 0; i < indices.size(); ++i) {
       if (tensor.indices[i] != indices[i]) tensor.indices[i].reset();

@@ -146,8 +146,8 @@ std::string head_facts(const DecodePlan& p) {
       "  {:>7} .. {:>7}  K stages\n  {:>7} .. {:>7}  V stages\n  {:>7} .. {:>7}  scales\n  {:>7} .. {:>7}  O "
       "of "
       "the warps\n  {:>7} .. {:>7}  maximum and sum of rows",
-      p.BM, p.BN, p.WN, p.num_warps, p.num_stages, number_of(p.ctas_per_sm, "block"), p.smem_bytes,
-      0, p.smem_v, p.smem_v, p.smem_scales, p.smem_scales, p.smem_exchange, p.smem_exchange, p.smem_rows,
+      p.BM, p.BN, p.WN, p.num_warps, p.num_stages, number_of(p.ctas_per_sm, "block"), p.smem_bytes, 0,
+      p.smem_v, p.smem_v, p.smem_scales, p.smem_scales, p.smem_exchange, p.smem_exchange, p.smem_rows,
       p.smem_rows, p.smem_bytes);
 }
 

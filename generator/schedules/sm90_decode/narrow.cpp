@@ -108,7 +108,8 @@ void emit_qk_widened(Writer& w, const DecodePlan& p, const KeyScales& scales) {
       for (int step = done - steps; step < done; ++step) {
         const int i = 4 * step % held;
         w.line("{}(s_acc_{}, k_frag[{}], k_frag[{}], k_frag[{}], k_frag[{}], descriptor(q_desc + {}, {}));",
-               p.qk->name(step == 0), block, i, i + 1, i + 2, i + 3, k_major_step(p.q_tile(), step), p.q_high());
+               p.qk->name(step == 0), block, i, i + 1, i + 2, i + 3, k_major_step(p.q_tile(), step),
+               p.q_high());
       }
       w.line("wgmma_commit();");
       if (done < p.padded_depth() / 16) w.line("WGMMA_WAIT(0);  // the fragments are free again");
