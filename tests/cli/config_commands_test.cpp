@@ -146,6 +146,13 @@ TEST_CASE("inspect works without a compiler") {
     CAPTURE(part);
     CHECK(text.find(part) != std::string::npos);
   }
+  // No kernel for AMD was ever timed: no value of its planner is called measured.
+  const std::string amd = KILN_BINARY_DIR "/inspect_amd_test.html";
+  CHECK(run_kiln("inspect prefill_bf16_d128_causal_gfx942 --html " + amd).status == 0);
+  std::ifstream amd_in(amd);
+  const std::string amd_text((std::istreambuf_iterator<char>(amd_in)), {});
+  CHECK(amd_text.find("the model alone has another") != std::string::npos);
+  CHECK(amd_text.find("which measurements set") == std::string::npos);
   // One page that fetches nothing.
   for (const char* part : {"<link", "src=", "http://", "https://", "KILN_DATA"}) {
     CAPTURE(part);
