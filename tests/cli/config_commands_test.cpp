@@ -133,6 +133,20 @@ TEST_CASE("one bad config among good ones: nothing is written") {
   CHECK(validate.json()[1]["ok"] == false);
 }
 
+TEST_CASE("a page shows what was measured of its kernel, and of no other") {
+  const auto page_of = [](const std::string& config) {
+    const std::string page = KILN_BINARY_DIR "/inspect_measured_test.html";
+    CHECK(run_kiln("inspect " + config + " --html " + page, "", "KILN_NVRTC=/nonexistent").status == 0);
+    return slurp(page);
+  };
+  for (const char* config :
+       {"prefill_bf16_d128_sm90a", "prefill_bf16_d128_causal_sm90a", "decode_bf16_d128_sm90a"})
+    CHECK_MESSAGE(page_of(config).find("\"measured\":[{") != std::string::npos, config);
+  for (const char* config :
+       {"prefill_bf16_d128_softcap_causal_sm90a", "prefill_bf16_d128_alibi_causal_sm90a"})
+    CHECK_MESSAGE(page_of(config).find("\"measured\":[]") != std::string::npos, config);
+}
+
 TEST_CASE("inspect works without a compiler") {
   const auto result = run_kiln("inspect --json -", kGood, "KILN_NVRTC=/nonexistent");
   CHECK(result.status == 0);
