@@ -176,6 +176,11 @@ Json read_json(std::string_view text, Violations& out) {
                    ""});
     return nullptr;
   }
+  // Where the parser would stop, and take what is before for all.
+  if (const std::size_t nul = text.find('\0'); nul != std::string_view::npos) {
+    out.push_back({"", "", "schema: broken JSON at " + place_of(text, nul) + ": a character of value 0", ""});
+    return nullptr;
+  }
   // A number out of range stops the parser. Its place is noted, the number blanked, and the text read again,
   // so that one bad number does not hide the other mistakes.
   std::string copy(text);

@@ -9,6 +9,7 @@
 #include <nlohmann/json.hpp>
 #include <span>
 
+#include "generator/schedules/schedule.hpp"
 #include "workbench/reference/check.hpp"
 #include "workbench/verify/runner.hpp"
 
@@ -111,10 +112,16 @@ const Case kCases[] = {
      R"("mask": {"sliding_window": 40}, "depth": 128, "sink": true, "operand": {"kind": "ragged"})"},
     {"sm_100a", kPrefill, R"("mask": {"chunked": 48}, "score_mod": "alibi", "operand": {"kind": "ragged"})",
      70, 2, true},
+    {"sm_100a", kPrefill, R"("mask": "causal", "operand": {"kind": "paged", "page_size": 16})"},
+    {"sm_100a", kPrefill,
+     R"("mask": {"sliding_window": 40}, "score_mod": "alibi", "operand": {"kind": "continuous"})", 70},
 };
 
 /// With K and V of 8 bits. INT8 has no special values, but scales of rows may be.
 const Case kByteCases[] = {
+    {"sm_100a", kPrefill,
+     R"("mask": {"sliding_window": 40}, "dtype": "fp8_e4m3", "out_dtype": "bf16", "operand": {"kind": "paged", "page_size": 64, "quantization": {"granularity": "per_head"}})",
+     70},
     {"sm_90a", kDecode,
      R"("mask": "causal", "kv_dtype": "fp8_e4m3", "operand": {"kind": "ragged", "quantization": {"granularity": "per_head"}})",
      4, 4},
@@ -319,5 +326,23 @@ TEST_CASE("a V of nothing but NaN, and NaN in Q beside it") {
     Workload work = workload_of(plan_of(c).resolved(), c);
     std::fill(work.v.begin(), work.v.begin() + static_cast<std::ptrdiff_t>(work.v.size() / 2), kNaN);
     CHECK(check(c, work) > 0);
+  }
+}
+
+TEST_CASE("kernels without the repair are those that the page of special values names") {
+  const Case without[] = {
+      {"sm_100a", kPrefill,
+       R"("mask": "causal", "depth": 192, "operand": {"kind": "paged", "page_size": 16})"},
+      {"sm_90a", kPrefill, R"("mask": "causal", "depth": 256)"},
+      {"sm_90a", kPrefill,
+       R"("mask": {"sliding_window": 40}, "depth": 128, "kv_dtype": "fp8_e4m3", "operand": {"kind": "paged", "page_size": 16, "quantization": {"granularity": "per_head"}})"},
+      {"sm_90a", kDecode,
+       R"("mask": "causal", "depth": 576, "ov_depth": 512, "v_from_k": true, "BM": 64, "operand": {"kind": "paged", "page_size": 64})"},
+      {"gfx942", kDecode,
+       R"("mask": "causal", "kv_dtype": "fp8_e4m3fnuz", "operand": {"kind": "ragged", "quantization": {"granularity": "per_head"}})"},
+  };
+  for (const Case& c : without) {
+    CAPTURE(std::string(c.keys));
+    CHECK(!plan_of(c).schedule().guards_hidden_values());
   }
 }

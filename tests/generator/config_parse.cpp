@@ -206,6 +206,7 @@ TEST_CASE("huge and hostile texts are refused, quickly and with a place") {
   CHECK(what("{\"" + std::string(100000, 'k') + "\": 1}").size() < 2000);
   CHECK(what(std::string("{\"a\0b\":1}", 9)).find("line 1") != std::string::npos);
   CHECK(what("\xff\xfe").find("line 1") != std::string::npos);
+  CHECK(what(std::string(kMinimal) + '\0' + "x").find("a character of value 0") != std::string::npos);
 }
 
 TEST_CASE("mutated configs never crash, and what parses writes back") {

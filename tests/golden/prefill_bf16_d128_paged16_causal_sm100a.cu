@@ -3,7 +3,7 @@
 // Config: {"name":"prefill_bf16_d128_paged16_causal_sm100a","target":"sm_100a","operation":"prefill","dtype":"bf16","kv_dtype":"bf16","out_dtype":"bf16","depth":128,"ov_depth":128,"rope_depth":0,"nope_depth":128,"q_depth":128,"cache_depth":128,"head_dim_offset":0,"v_from_k":false,"operand":{"kind":"paged","page_size":16},"mask":"causal","score_mod":"none","sink":false,"lse":false,"scale":0.08838834764831843,"mma_shape":[128,128,16],"BM":256,"BN":128,"BK":128,"num_threads":512,"swizzle":"128B","num_kv_stages":5,"num_qk_stages":1,"num_pv_stages":2,"shared_ring":true,"schedule":"sm100_prefill"}
 // Schedule sm100_prefill: two tiles of 128 query rows by 128 keys a tile, 5 KV slots that K and V share, 1 qk stage, P in 2 pieces.
 // Tensor memory: S0 P0 0, S1 P1 128, O0 256, O1 384, 512 of 512 columns.
-// Registers: 184 a softmax thread, 88 a correction thread, 56 others.
+// Registers: 176 a softmax thread, 88 a correction thread, 72 others.
 // Shared memory (230692 bytes):
 //         0 ..   65536  q          Q, two tiles of 128 rows; O on its way out
 //     65536 ..  229376  k          slots of K and V in turns
@@ -22,6 +22,56 @@
 typedef unsigned int u32;
 typedef unsigned long long u64;
 typedef unsigned short u16;
+
+// Threads and warps, as text for NVIDIA and AMD names them. All 32 lanes of a warp take part.
+__device__ __forceinline__ u32 thread_id() { return threadIdx.x; }
+__device__ __forceinline__ u32 block_id() { return blockIdx.x; }
+__device__ __forceinline__ u32 grid_blocks() { return gridDim.x; }
+__device__ __forceinline__ int broadcast(int x, int lane) { return __shfl_sync(0xffffffffu, x, lane); }
+__device__ __forceinline__ int shuffle_xor(int x, int step) { return __shfl_xor_sync(0xffffffffu, x, step); }
+__device__ __forceinline__ int shuffle_up(int x, int step) { return __shfl_up_sync(0xffffffffu, x, step); }
+__device__ __forceinline__ u32 warp_ballot(bool x) { return __ballot_sync(0xffffffffu, x); }
+__device__ __forceinline__ int first_set(u32 bits) { return __ffs(bits) - 1; }
+#define UNROLL_4 _Pragma("unroll 4")
+
+// Floats across a warp, as text for NVIDIA and AMD names them.
+__device__ __forceinline__ float lane_float(float x, int lane) { return __shfl_sync(0xffffffffu, x, lane); }
+__device__ __forceinline__ bool any_lane(bool x) { return __any_sync(0xffffffffu, x); }
+// A value that is the same in every lane, known to be.
+__device__ __forceinline__ int same(int x) { return __shfl_sync(0xffffffffu, x, 0); }
+__device__ __forceinline__ bool writes_rows() { return true; }
+__device__ __forceinline__ float sum_of_lanes(float x) {
+  for (int step = 16; step > 0; step /= 2) x += __shfl_xor_sync(0xffffffffu, x, step);
+  return x;
+}
+__device__ __forceinline__ float largest_of_lanes(float x) {
+  for (int step = 16; step > 0; step /= 2) x = fmaxf(x, __shfl_xor_sync(0xffffffffu, x, step));
+  return x;
+}
+__device__ __forceinline__ int largest_of_lanes(int x) {
+  for (int step = 16; step > 0; step /= 2) x = max(x, shuffle_xor(x, step));
+  return x;
+}
+
+// The two elements of a register, and whether those of `count` registers are all finite.
+__device__ __forceinline__ float low_half(u32 two) { return __uint_as_float(two << 16); }
+__device__ __forceinline__ float high_half(u32 two) { return __uint_as_float(two & 0xffff0000u); }
+__device__ __forceinline__ bool finite_halves(const u32* at, int count) {
+  bool finite = true;
+#pragma unroll 4
+  for (int i = 0; i < count; ++i) finite &= (at[i] & 0x7f80u) != 0x7f80u && (at[i] & 0x7f800000u) != 0x7f800000u;
+  return finite;
+}
+
+// A score, which counts for nothing in column `end` and beyond. One instruction for a comparison and one for the choice,
+// which the compiler cannot turn into branches: a chain of them, one of each column, would take all registers.
+template <int kColumn>
+__device__ __forceinline__ float hide_from(float score, int end) {
+  float y;
+  asm("{ .reg .pred past; setp.ge.s32 past, %2, %3; selp.f32 %0, 0fff800000, %1, past; }"
+      : "=f"(y) : "f"(score), "n"(kColumn), "r"(end));
+  return y;
+}
 
 __device__ __forceinline__ u32 smem_address(const void* p) { return (u32)__cvta_generic_to_shared(p); }
 
@@ -405,27 +455,29 @@ __device__ __forceinline__ void tmem_load_128(float (&x)[128], u32 at) {
       : "r"(at) : "memory");
 }
 
-// 32 columns of this lane's row, with the wait for them.
-__device__ __forceinline__ void tmem_load_32(float (&x)[32], u32 at) {
+// 16 columns of this lane's row, with the wait for them.
+__device__ __forceinline__ void tmem_load_16(float (&x)[16], u32 at) {
   asm volatile(
-      "tcgen05.ld.sync.aligned.32x32b.x32.b32 {%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, %16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31}, [%32];\n"
+      "tcgen05.ld.sync.aligned.32x32b.x16.b32 {%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15}, [%16];\n"
       "tcgen05.wait::ld.sync.aligned;" :
         "=f"(x[0]), "=f"(x[1]), "=f"(x[2]), "=f"(x[3]), "=f"(x[4]), "=f"(x[5]), "=f"(x[6]), "=f"(x[7]),
-        "=f"(x[8]), "=f"(x[9]), "=f"(x[10]), "=f"(x[11]), "=f"(x[12]), "=f"(x[13]), "=f"(x[14]), "=f"(x[15]),
-        "=f"(x[16]), "=f"(x[17]), "=f"(x[18]), "=f"(x[19]), "=f"(x[20]), "=f"(x[21]), "=f"(x[22]), "=f"(x[23]),
-        "=f"(x[24]), "=f"(x[25]), "=f"(x[26]), "=f"(x[27]), "=f"(x[28]), "=f"(x[29]), "=f"(x[30]), "=f"(x[31])
+        "=f"(x[8]), "=f"(x[9]), "=f"(x[10]), "=f"(x[11]), "=f"(x[12]), "=f"(x[13]), "=f"(x[14]), "=f"(x[15])
       : "r"(at) : "memory");
 }
 
-// 32 columns of this lane's row.
-__device__ __forceinline__ void tmem_store_floats_32(u32 at, const float (&x)[32]) {
+// 16 columns of this lane's row.
+__device__ __forceinline__ void tmem_store_floats_16(u32 at, const float (&x)[16]) {
   asm volatile(
-      "tcgen05.st.sync.aligned.32x32b.x32.b32 [%0], {%1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, %16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, %32};" ::"r"(at),
+      "tcgen05.st.sync.aligned.32x32b.x16.b32 [%0], {%1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, %16};" ::"r"(at),
         "f"(x[0]), "f"(x[1]), "f"(x[2]), "f"(x[3]), "f"(x[4]), "f"(x[5]), "f"(x[6]), "f"(x[7]),
-        "f"(x[8]), "f"(x[9]), "f"(x[10]), "f"(x[11]), "f"(x[12]), "f"(x[13]), "f"(x[14]), "f"(x[15]),
-        "f"(x[16]), "f"(x[17]), "f"(x[18]), "f"(x[19]), "f"(x[20]), "f"(x[21]), "f"(x[22]), "f"(x[23]),
-        "f"(x[24]), "f"(x[25]), "f"(x[26]), "f"(x[27]), "f"(x[28]), "f"(x[29]), "f"(x[30]), "f"(x[31])
+        "f"(x[8]), "f"(x[9]), "f"(x[10]), "f"(x[11]), "f"(x[12]), "f"(x[13]), "f"(x[14]), "f"(x[15])
       : "memory");
+}
+
+// Page of a row, -1 where the table names none of the pool: such rows read as zeros.
+__device__ __forceinline__ int page_of(const int* page_table, int page_table_stride, int num_pages, int batch, int row) {
+  const int page = page_table[(long long)batch * page_table_stride + row / 16];
+  return (unsigned)page < (unsigned)num_pages ? page : -1;
 }
 
 // One work item: 256 query rows of one head of one sequence, and the KV tiles they see.
@@ -491,36 +543,41 @@ __device__ __forceinline__ u32 exponentials(float a, float b, float factor, floa
 
 // 128 columns of O of this lane's row times a factor.
 __device__ __forceinline__ void rescale_output(u32 o, float alpha) {
-  float x[32];
+  float x[16];
 #pragma unroll
-  for (int column = 0; column < 128; column += 32) {
-    tmem_load_32(x, o + column);
+  for (int column = 0; column < 128; column += 16) {
+    tmem_load_16(x, o + column);
 #pragma unroll
-    for (int i = 0; i < 32; i += 2) scale_pair(x[i], x[i + 1], alpha);
-    tmem_store_floats_32(o + column, x);
+    for (int i = 0; i < 16; i += 2) scale_pair(x[i], x[i + 1], alpha);
+    tmem_store_floats_16(o + column, x);
   }
   tmem_wait_store();
 }
 
 // The same to shared memory, in 16 bits, swizzled: 16-byte chunk c of a row of 128 bytes is at chunk c ^ (row % 8).
-__device__ __forceinline__ void stage_output(u32 o, bool any, float inv_sum, u32 row_at, u32 swizzle) {
+// True where a column of O is NaN or infinite, which V of some key makes in all rows.
+__device__ __forceinline__ bool stage_output(u32 o, bool any, float inv_sum, u32 row_at, u32 swizzle) {
+  float odd = 0.0f;
 #pragma unroll
-  for (int column = 0; column < 128; column += 32) {
-    float x[32];
+  for (int column = 0; column < 128; column += 16) {
+    float x[16];
     if (any) {
-      tmem_load_32(x, o + column);
+      tmem_load_16(x, o + column);
     } else {
 #pragma unroll
-      for (int i = 0; i < 32; ++i) x[i] = 0.0f;
+      for (int i = 0; i < 16; ++i) x[i] = 0.0f;
     }
 #pragma unroll
-    for (int i = 0; i < 32; i += 8) {
+    for (int i = 0; i < 16; i += 2) odd = fmaf(x[i], x[i + 1], odd);
+#pragma unroll
+    for (int i = 0; i < 16; i += 8) {
       const u32 chunk = (column + i) % 64 / 8;
       store_shared_16(row_at + (column + i) / 64 * 16384 + ((chunk << 4) ^ swizzle),
                       make_uint4(pack_bf16(x[i] * inv_sum, x[i + 1] * inv_sum), pack_bf16(x[i + 2] * inv_sum, x[i + 3] * inv_sum),
                                  pack_bf16(x[i + 4] * inv_sum, x[i + 5] * inv_sum), pack_bf16(x[i + 6] * inv_sum, x[i + 7] * inv_sum)));
     }
   }
+  return !(odd * 0.0f == 0.0f);
 }
 
 extern "C" __global__ void __launch_bounds__(512, 1)
@@ -541,6 +598,17 @@ kiln_prefill_bf16_d128_paged16_causal_sm100a(const __grid_constant__ TensorMap q
     const int batch,
     const long long o_stride_seq,
     const long long o_stride_head,
+    const u16* q,
+    const long long q_stride_seq,
+    const long long q_stride_head,
+    const u16* k,
+    const u16* v,
+    const long long k_stride_page,
+    const long long k_stride_seq,
+    const long long k_stride_head,
+    const long long v_stride_page,
+    const long long v_stride_seq,
+    const long long v_stride_head,
     const float scale_log2) {
   #if defined(__CUDA_ARCH__) && !defined(__CUDA_ARCH_FEAT_SM100_ALL)
   asm volatile("trap;");  // built for plain sm_100, which has no tcgen05
@@ -599,7 +667,7 @@ kiln_prefill_bf16_d128_paged16_causal_sm100a(const __grid_constant__ TensorMap q
 
   if (warp < 8) {
     // ---- softmax: a row of a tile of queries a thread
-    SETMAXNREG_INC(184);
+    SETMAXNREG_INC(176);
     const int tile = warp / 4;
     const u32 s_at = tmem + tile * 128 + ((u32)(warp % 4) << 21);  // this warp's 32 lanes of S, which P takes the place of
     const u32 factor_at = smem_factors + 4 * threadIdx.x;  // what the row of O is multiplied by
@@ -634,70 +702,134 @@ kiln_prefill_bf16_d128_paged16_causal_sm100a(const __grid_constant__ TensorMap q
         if ((n + 1) * 128 > clean_end) {
           // keys past the row's own position or the end of the sequence do not count
           const int end_0 = min(work.seqlen_k, row + work.seqlen_k - work.seqlen_q + 1) - (n * 128);
-          if (0 >= end_0) s[0] = -kInfinity; if (1 >= end_0) s[1] = -kInfinity;
-          if (2 >= end_0) s[2] = -kInfinity; if (3 >= end_0) s[3] = -kInfinity;
-          if (4 >= end_0) s[4] = -kInfinity; if (5 >= end_0) s[5] = -kInfinity;
-          if (6 >= end_0) s[6] = -kInfinity; if (7 >= end_0) s[7] = -kInfinity;
-          if (8 >= end_0) s[8] = -kInfinity; if (9 >= end_0) s[9] = -kInfinity;
-          if (10 >= end_0) s[10] = -kInfinity; if (11 >= end_0) s[11] = -kInfinity;
-          if (12 >= end_0) s[12] = -kInfinity; if (13 >= end_0) s[13] = -kInfinity;
-          if (14 >= end_0) s[14] = -kInfinity; if (15 >= end_0) s[15] = -kInfinity;
-          if (16 >= end_0) s[16] = -kInfinity; if (17 >= end_0) s[17] = -kInfinity;
-          if (18 >= end_0) s[18] = -kInfinity; if (19 >= end_0) s[19] = -kInfinity;
-          if (20 >= end_0) s[20] = -kInfinity; if (21 >= end_0) s[21] = -kInfinity;
-          if (22 >= end_0) s[22] = -kInfinity; if (23 >= end_0) s[23] = -kInfinity;
-          if (24 >= end_0) s[24] = -kInfinity; if (25 >= end_0) s[25] = -kInfinity;
-          if (26 >= end_0) s[26] = -kInfinity; if (27 >= end_0) s[27] = -kInfinity;
-          if (28 >= end_0) s[28] = -kInfinity; if (29 >= end_0) s[29] = -kInfinity;
-          if (30 >= end_0) s[30] = -kInfinity; if (31 >= end_0) s[31] = -kInfinity;
-          if (32 >= end_0) s[32] = -kInfinity; if (33 >= end_0) s[33] = -kInfinity;
-          if (34 >= end_0) s[34] = -kInfinity; if (35 >= end_0) s[35] = -kInfinity;
-          if (36 >= end_0) s[36] = -kInfinity; if (37 >= end_0) s[37] = -kInfinity;
-          if (38 >= end_0) s[38] = -kInfinity; if (39 >= end_0) s[39] = -kInfinity;
-          if (40 >= end_0) s[40] = -kInfinity; if (41 >= end_0) s[41] = -kInfinity;
-          if (42 >= end_0) s[42] = -kInfinity; if (43 >= end_0) s[43] = -kInfinity;
-          if (44 >= end_0) s[44] = -kInfinity; if (45 >= end_0) s[45] = -kInfinity;
-          if (46 >= end_0) s[46] = -kInfinity; if (47 >= end_0) s[47] = -kInfinity;
-          if (48 >= end_0) s[48] = -kInfinity; if (49 >= end_0) s[49] = -kInfinity;
-          if (50 >= end_0) s[50] = -kInfinity; if (51 >= end_0) s[51] = -kInfinity;
-          if (52 >= end_0) s[52] = -kInfinity; if (53 >= end_0) s[53] = -kInfinity;
-          if (54 >= end_0) s[54] = -kInfinity; if (55 >= end_0) s[55] = -kInfinity;
-          if (56 >= end_0) s[56] = -kInfinity; if (57 >= end_0) s[57] = -kInfinity;
-          if (58 >= end_0) s[58] = -kInfinity; if (59 >= end_0) s[59] = -kInfinity;
-          if (60 >= end_0) s[60] = -kInfinity; if (61 >= end_0) s[61] = -kInfinity;
-          if (62 >= end_0) s[62] = -kInfinity; if (63 >= end_0) s[63] = -kInfinity;
-          if (64 >= end_0) s[64] = -kInfinity; if (65 >= end_0) s[65] = -kInfinity;
-          if (66 >= end_0) s[66] = -kInfinity; if (67 >= end_0) s[67] = -kInfinity;
-          if (68 >= end_0) s[68] = -kInfinity; if (69 >= end_0) s[69] = -kInfinity;
-          if (70 >= end_0) s[70] = -kInfinity; if (71 >= end_0) s[71] = -kInfinity;
-          if (72 >= end_0) s[72] = -kInfinity; if (73 >= end_0) s[73] = -kInfinity;
-          if (74 >= end_0) s[74] = -kInfinity; if (75 >= end_0) s[75] = -kInfinity;
-          if (76 >= end_0) s[76] = -kInfinity; if (77 >= end_0) s[77] = -kInfinity;
-          if (78 >= end_0) s[78] = -kInfinity; if (79 >= end_0) s[79] = -kInfinity;
-          if (80 >= end_0) s[80] = -kInfinity; if (81 >= end_0) s[81] = -kInfinity;
-          if (82 >= end_0) s[82] = -kInfinity; if (83 >= end_0) s[83] = -kInfinity;
-          if (84 >= end_0) s[84] = -kInfinity; if (85 >= end_0) s[85] = -kInfinity;
-          if (86 >= end_0) s[86] = -kInfinity; if (87 >= end_0) s[87] = -kInfinity;
-          if (88 >= end_0) s[88] = -kInfinity; if (89 >= end_0) s[89] = -kInfinity;
-          if (90 >= end_0) s[90] = -kInfinity; if (91 >= end_0) s[91] = -kInfinity;
-          if (92 >= end_0) s[92] = -kInfinity; if (93 >= end_0) s[93] = -kInfinity;
-          if (94 >= end_0) s[94] = -kInfinity; if (95 >= end_0) s[95] = -kInfinity;
-          if (96 >= end_0) s[96] = -kInfinity; if (97 >= end_0) s[97] = -kInfinity;
-          if (98 >= end_0) s[98] = -kInfinity; if (99 >= end_0) s[99] = -kInfinity;
-          if (100 >= end_0) s[100] = -kInfinity; if (101 >= end_0) s[101] = -kInfinity;
-          if (102 >= end_0) s[102] = -kInfinity; if (103 >= end_0) s[103] = -kInfinity;
-          if (104 >= end_0) s[104] = -kInfinity; if (105 >= end_0) s[105] = -kInfinity;
-          if (106 >= end_0) s[106] = -kInfinity; if (107 >= end_0) s[107] = -kInfinity;
-          if (108 >= end_0) s[108] = -kInfinity; if (109 >= end_0) s[109] = -kInfinity;
-          if (110 >= end_0) s[110] = -kInfinity; if (111 >= end_0) s[111] = -kInfinity;
-          if (112 >= end_0) s[112] = -kInfinity; if (113 >= end_0) s[113] = -kInfinity;
-          if (114 >= end_0) s[114] = -kInfinity; if (115 >= end_0) s[115] = -kInfinity;
-          if (116 >= end_0) s[116] = -kInfinity; if (117 >= end_0) s[117] = -kInfinity;
-          if (118 >= end_0) s[118] = -kInfinity; if (119 >= end_0) s[119] = -kInfinity;
-          if (120 >= end_0) s[120] = -kInfinity; if (121 >= end_0) s[121] = -kInfinity;
-          if (122 >= end_0) s[122] = -kInfinity; if (123 >= end_0) s[123] = -kInfinity;
-          if (124 >= end_0) s[124] = -kInfinity; if (125 >= end_0) s[125] = -kInfinity;
-          if (126 >= end_0) s[126] = -kInfinity; if (127 >= end_0) s[127] = -kInfinity;
+          s[0] = hide_from<0>(s[0], end_0);
+          s[1] = hide_from<1>(s[1], end_0);
+          s[2] = hide_from<2>(s[2], end_0);
+          s[3] = hide_from<3>(s[3], end_0);
+          s[4] = hide_from<4>(s[4], end_0);
+          s[5] = hide_from<5>(s[5], end_0);
+          s[6] = hide_from<6>(s[6], end_0);
+          s[7] = hide_from<7>(s[7], end_0);
+          s[8] = hide_from<8>(s[8], end_0);
+          s[9] = hide_from<9>(s[9], end_0);
+          s[10] = hide_from<10>(s[10], end_0);
+          s[11] = hide_from<11>(s[11], end_0);
+          s[12] = hide_from<12>(s[12], end_0);
+          s[13] = hide_from<13>(s[13], end_0);
+          s[14] = hide_from<14>(s[14], end_0);
+          s[15] = hide_from<15>(s[15], end_0);
+          s[16] = hide_from<16>(s[16], end_0);
+          s[17] = hide_from<17>(s[17], end_0);
+          s[18] = hide_from<18>(s[18], end_0);
+          s[19] = hide_from<19>(s[19], end_0);
+          s[20] = hide_from<20>(s[20], end_0);
+          s[21] = hide_from<21>(s[21], end_0);
+          s[22] = hide_from<22>(s[22], end_0);
+          s[23] = hide_from<23>(s[23], end_0);
+          s[24] = hide_from<24>(s[24], end_0);
+          s[25] = hide_from<25>(s[25], end_0);
+          s[26] = hide_from<26>(s[26], end_0);
+          s[27] = hide_from<27>(s[27], end_0);
+          s[28] = hide_from<28>(s[28], end_0);
+          s[29] = hide_from<29>(s[29], end_0);
+          s[30] = hide_from<30>(s[30], end_0);
+          s[31] = hide_from<31>(s[31], end_0);
+          s[32] = hide_from<32>(s[32], end_0);
+          s[33] = hide_from<33>(s[33], end_0);
+          s[34] = hide_from<34>(s[34], end_0);
+          s[35] = hide_from<35>(s[35], end_0);
+          s[36] = hide_from<36>(s[36], end_0);
+          s[37] = hide_from<37>(s[37], end_0);
+          s[38] = hide_from<38>(s[38], end_0);
+          s[39] = hide_from<39>(s[39], end_0);
+          s[40] = hide_from<40>(s[40], end_0);
+          s[41] = hide_from<41>(s[41], end_0);
+          s[42] = hide_from<42>(s[42], end_0);
+          s[43] = hide_from<43>(s[43], end_0);
+          s[44] = hide_from<44>(s[44], end_0);
+          s[45] = hide_from<45>(s[45], end_0);
+          s[46] = hide_from<46>(s[46], end_0);
+          s[47] = hide_from<47>(s[47], end_0);
+          s[48] = hide_from<48>(s[48], end_0);
+          s[49] = hide_from<49>(s[49], end_0);
+          s[50] = hide_from<50>(s[50], end_0);
+          s[51] = hide_from<51>(s[51], end_0);
+          s[52] = hide_from<52>(s[52], end_0);
+          s[53] = hide_from<53>(s[53], end_0);
+          s[54] = hide_from<54>(s[54], end_0);
+          s[55] = hide_from<55>(s[55], end_0);
+          s[56] = hide_from<56>(s[56], end_0);
+          s[57] = hide_from<57>(s[57], end_0);
+          s[58] = hide_from<58>(s[58], end_0);
+          s[59] = hide_from<59>(s[59], end_0);
+          s[60] = hide_from<60>(s[60], end_0);
+          s[61] = hide_from<61>(s[61], end_0);
+          s[62] = hide_from<62>(s[62], end_0);
+          s[63] = hide_from<63>(s[63], end_0);
+          s[64] = hide_from<64>(s[64], end_0);
+          s[65] = hide_from<65>(s[65], end_0);
+          s[66] = hide_from<66>(s[66], end_0);
+          s[67] = hide_from<67>(s[67], end_0);
+          s[68] = hide_from<68>(s[68], end_0);
+          s[69] = hide_from<69>(s[69], end_0);
+          s[70] = hide_from<70>(s[70], end_0);
+          s[71] = hide_from<71>(s[71], end_0);
+          s[72] = hide_from<72>(s[72], end_0);
+          s[73] = hide_from<73>(s[73], end_0);
+          s[74] = hide_from<74>(s[74], end_0);
+          s[75] = hide_from<75>(s[75], end_0);
+          s[76] = hide_from<76>(s[76], end_0);
+          s[77] = hide_from<77>(s[77], end_0);
+          s[78] = hide_from<78>(s[78], end_0);
+          s[79] = hide_from<79>(s[79], end_0);
+          s[80] = hide_from<80>(s[80], end_0);
+          s[81] = hide_from<81>(s[81], end_0);
+          s[82] = hide_from<82>(s[82], end_0);
+          s[83] = hide_from<83>(s[83], end_0);
+          s[84] = hide_from<84>(s[84], end_0);
+          s[85] = hide_from<85>(s[85], end_0);
+          s[86] = hide_from<86>(s[86], end_0);
+          s[87] = hide_from<87>(s[87], end_0);
+          s[88] = hide_from<88>(s[88], end_0);
+          s[89] = hide_from<89>(s[89], end_0);
+          s[90] = hide_from<90>(s[90], end_0);
+          s[91] = hide_from<91>(s[91], end_0);
+          s[92] = hide_from<92>(s[92], end_0);
+          s[93] = hide_from<93>(s[93], end_0);
+          s[94] = hide_from<94>(s[94], end_0);
+          s[95] = hide_from<95>(s[95], end_0);
+          s[96] = hide_from<96>(s[96], end_0);
+          s[97] = hide_from<97>(s[97], end_0);
+          s[98] = hide_from<98>(s[98], end_0);
+          s[99] = hide_from<99>(s[99], end_0);
+          s[100] = hide_from<100>(s[100], end_0);
+          s[101] = hide_from<101>(s[101], end_0);
+          s[102] = hide_from<102>(s[102], end_0);
+          s[103] = hide_from<103>(s[103], end_0);
+          s[104] = hide_from<104>(s[104], end_0);
+          s[105] = hide_from<105>(s[105], end_0);
+          s[106] = hide_from<106>(s[106], end_0);
+          s[107] = hide_from<107>(s[107], end_0);
+          s[108] = hide_from<108>(s[108], end_0);
+          s[109] = hide_from<109>(s[109], end_0);
+          s[110] = hide_from<110>(s[110], end_0);
+          s[111] = hide_from<111>(s[111], end_0);
+          s[112] = hide_from<112>(s[112], end_0);
+          s[113] = hide_from<113>(s[113], end_0);
+          s[114] = hide_from<114>(s[114], end_0);
+          s[115] = hide_from<115>(s[115], end_0);
+          s[116] = hide_from<116>(s[116], end_0);
+          s[117] = hide_from<117>(s[117], end_0);
+          s[118] = hide_from<118>(s[118], end_0);
+          s[119] = hide_from<119>(s[119], end_0);
+          s[120] = hide_from<120>(s[120], end_0);
+          s[121] = hide_from<121>(s[121], end_0);
+          s[122] = hide_from<122>(s[122], end_0);
+          s[123] = hide_from<123>(s[123], end_0);
+          s[124] = hide_from<124>(s[124], end_0);
+          s[125] = hide_from<125>(s[125], end_0);
+          s[126] = hide_from<126>(s[126], end_0);
+          s[127] = hide_from<127>(s[127], end_0);
         }
         float max_a = fmaxf(s[0], s[1]), max_b = fmaxf(s[2], s[3]), max_c = fmaxf(s[4], s[5]), max_d = fmaxf(s[6], s[7]);
         max_a = max_of_three(max_a, s[8], s[9]); max_b = max_of_three(max_b, s[10], s[11]); max_c = max_of_three(max_c, s[12], s[13]); max_d = max_of_three(max_d, s[14], s[15]);
@@ -885,6 +1017,7 @@ kiln_prefill_bf16_d128_paged16_causal_sm100a(const __grid_constant__ TensorMap q
         if ((v_stage += 2) >= 5) { v_stage -= 5; v_phase ^= 1; }
       }
       const bool any = work.num_blocks > 0;  // else rows of zeros
+      bool odd = false;
       if (!any) {
         // The copies know that the last item's O has left. Only then may this one leave: they would miss a phase of two.
         mbarrier_wait(mbar_q_none, none_phase);
@@ -901,7 +1034,7 @@ kiln_prefill_bf16_d128_paged16_causal_sm100a(const __grid_constant__ TensorMap q
           mbarrier_wait(mbar_o_full + 8 * tile, o_phase);
           tcgen05_fence_after();
         }
-        stage_output(o_lanes + (tile == 0 ? 256 : 384), any, inv_sum, row_at + 32768 * tile, swizzle);
+        odd |= stage_output(o_lanes + (tile == 0 ? 256 : 384), any, inv_sum, row_at + 32768 * tile, swizzle);
         fence_proxy_async();
         __syncwarp();
         // the rows after a sequence belong to the next one: the warp that holds its end stores row by row
@@ -929,10 +1062,106 @@ kiln_prefill_bf16_d128_paged16_causal_sm100a(const __grid_constant__ TensorMap q
         mbarrier_arrive(mbar_q_empty);
       }
       __syncwarp();  // nobody writes the next rows there before
+      const int again = any_lane(odd);
+      #pragma unroll 1
+      for (int tile = 0; same(again) && tile < 2; ++tile) {
+        // V of a key that is hidden from some of these rows and not from others, and is not finite: those rows again.
+        if (same(again)) {
+          const int its_work_m_start = work.m_start;
+          const int its_work_seqlen_q = work.seqlen_q;
+          const int its_work_head = work.head;
+          const int its_work_num_blocks = work.num_blocks;
+          const int its_work_seqlen_k = work.seqlen_k;
+          const int its_work_q_start = work.q_start;
+          const int its_work_batch = work.batch;
+          const int its_work_kv_head = work.kv_head;
+          const auto again = [=]() __attribute__((noinline)) {
+          const int lane_32 = (int)thread_id() & 31, row_begin = same(its_work_m_start + 128 * tile + 32 * quarter), row_end = same(min(its_work_m_start + 128 * tile + 32 * quarter + 32, its_work_seqlen_q));
+          bulk_wait();  // the store has been written
+          __syncwarp();
+          // the last key past some row's end, and the first one before some row's first, with a V that is not finite
+          int highest = -1, lowest = 0x7fffffff;
+          {
+            const int row = row_begin, last = same(min(its_work_num_blocks * 128, its_work_seqlen_k)) - 1;
+        #pragma unroll 1
+            for (int first = same(max(min(its_work_seqlen_k, (row + its_work_seqlen_k - its_work_seqlen_q) + 1), 0)); first <= last; first += 32) {
+              const int key = min(first + lane_32, last);
+              const int found = key < its_work_seqlen_k ? page_of(page_table, page_table_stride, num_pages, its_work_batch, key) : -1, page = max(found, 0);
+              highest = found < 0 || finite_halves((const u32*)(v + its_work_kv_head * v_stride_head + page * v_stride_page + ((key) % 16) * v_stride_seq), 64) ? highest : key;
+            }
+            highest = same(largest_of_lanes(highest));
+          }
+        #pragma unroll 1
+          for (int row = row_begin; row < row_end; ++row) {
+            const int begin = same(0), end = same(min(its_work_seqlen_k, (row + its_work_seqlen_k - its_work_seqlen_q) + 1));
+            if (highest < end && lowest >= begin) continue;
+            const u32* const query_words = (const u32*)(q + (its_work_q_start + row) * q_stride_seq + (its_work_head) * q_stride_head);
+            float maximum = -kInfinity, sum = 0.0f, out[4];
+        #pragma unroll
+            for (int i = 0; i < 4; ++i) out[i] = 0.0f;
+            // from the row's last keys to its first: a lane each for the scores, two columns a lane for O
+            bool left = end > begin;
+        #pragma unroll 1
+            for (int first = (max(end, 1) - 1) / 32 * 32; same(left && first > begin - 32); first -= 32) {
+              float score[1] = {0.0f};
+              {
+                const int key = max(min(first + lane_32, end - 1), begin);
+                const int found = key < its_work_seqlen_k ? page_of(page_table, page_table_stride, num_pages, its_work_batch, key) : -1, page = max(found, 0);
+                const u32* const key_words = (const u32*)(k + its_work_kv_head * k_stride_head + page * k_stride_page + ((key) % 16) * k_stride_seq);
+                UNROLL_4
+                for (int i = 0; i < 64; ++i) {
+                  score[0] = fmaf(low_half(query_words[i]), low_half(key_words[i]), score[0]);
+                  score[0] = fmaf(high_half(query_words[i]), high_half(key_words[i]), score[0]);
+                }
+                score[0] = found < 0 ? 0.0f : score[0];
+                score[0] = key == first + lane_32 ? score[0] : -kInfinity;
+              }
+              const float largest = fmaxf(maximum, largest_of_lanes(score[0]));
+              const float base = largest == -kInfinity ? 0.0f : largest;
+              const float shrink = exp2_approx((maximum - base) * scale_log2);
+              const float weight = score[0] == -kInfinity ? 0.0f : exp2_approx((score[0] - base) * scale_log2);
+              sum = fmaf(sum, shrink, sum_of_lanes(weight));
+              maximum = largest;
+        #pragma unroll
+              for (int i = 0; i < 4; ++i) out[i] *= shrink;
+        #pragma unroll 1
+              for (int j = 0; j < 32; ++j) {
+                const int key = max(min(first + j, end - 1), begin);
+                const float p = lane_float(weight, j);
+                const int found = key < its_work_seqlen_k ? page_of(page_table, page_table_stride, num_pages, its_work_batch, key) : -1, page = max(found, 0);
+                const bool seen = found >= 0 && lane_float(score[0], j) != -kInfinity;
+                const u32* const value_words = (const u32*)(v + its_work_kv_head * v_stride_head + page * v_stride_page + ((key) % 16) * v_stride_seq);
+        #pragma unroll
+                for (int i = 0; i < 4; i += 2) {
+                  u32 two = value_words[min(lane_32 + 16 * i, 63)];
+                  two = seen ? two : 0u;
+                  out[i] = fmaf(p, low_half(two), out[i]);
+                  out[i + 1] = fmaf(p, high_half(two), out[i + 1]);
+                }
+              }
+              // what the row itself sees may leave nothing to compute
+              bool finite = false;
+        #pragma unroll
+              for (int i = 0; i < 4; ++i) finite |= out[i] * 0.0f == 0.0f;
+              left = any_lane(finite);
+            }
+            const float inverse = sum == 0.0f ? 0.0f : rcp_approx(sum);
+            u16* const to = o + (its_work_q_start + row) * o_stride_seq + (its_work_head) * o_stride_head;
+        #pragma unroll
+            for (int i = 0; i < 4; i += 2) {
+              const int column = 2 * lane_32 + 32 * i;
+              const u32 two = pack_bf16(out[i] * inverse, out[i + 1] * inverse);
+              if (column < 128 && writes_rows()) *(u32*)(to + column) = two;
+            }
+          }
+          };
+          again();
+        }
+      }
     }
   } else if (warp == 12) {
     // ---- products: one thread issues them all
-    SETMAXNREG_DEC(56);
+    SETMAXNREG_DEC(72);
     if (elect_one()) {
       const u32 q_desc = (smem_q >> 4) | 0x10000u;
       const u32 k_desc = (smem_k >> 4) | 0x10000u;
@@ -999,7 +1228,7 @@ kiln_prefill_bf16_d128_paged16_causal_sm100a(const __grid_constant__ TensorMap q
     }
     __syncwarp();
   } else {
-    SETMAXNREG_DEC(56);
+    SETMAXNREG_DEC(72);
     if (warp == 13) {
       // ---- copies: a lane for each page of a tile
       u32 k_stage = 0;

@@ -77,12 +77,19 @@ FA4Config configure(const Config& c) {
   return config;
 }
 
-constexpr RoleRegisters kUsual{}, kShortRows{176, 96, 64}, kWindowed{184, 80, 64}, kCaptured{176, 88, 72};
+constexpr RoleRegisters kUsual{}, kShortRows{176, 96, 64}, kWindowed{184, 80, 64}, kCaptured{176, 88, 72},
+    kPages{176, 88, 72}, kFewScores{168, 88, 88};
 static_assert(kUsual.fit() && kShortRows.fit() && kWindowed.fit() && kCaptured.fit());
+static_assert(kPages.fit() && kFewScores.fit());
 
 /// Found by compiling (ptxas 13.0): the loops of a window's tiles leave those who issue copies and products short
-/// where rows are long or O is short, and captured tensors those of full rows of one length.
+/// where rows are long or O is short, and captured tensors those of full rows of one length. So does over pages the
+/// repair of rows that V of hidden keys reaches.
 RoleRegisters role_registers(const PrefillPlan& p, const Config& c) {
+  if (p.guards_pages()) {
+    const bool short_bytes = p.fp8 && p.depth < 128 && p.mask->bounded_below();
+    return c.score_mod->kind == ScoreMod::Kind::alibi || short_bytes ? kFewScores : kPages;
+  }
   const bool long_rows = p.ragged && !p.fp8 && p.fa4.padded_qk > 128 && p.depth > 176;
   const bool short_rows = !p.ragged && p.ov_depth <= 32;
   if (p.mask->bounded_below() && short_rows && p.ov_depth <= 16) return kShortRows;
@@ -190,8 +197,8 @@ ScoreLayout row_layout(int BN) {
 
 /// What becomes of scores, and of rows that V of hidden keys reaches.
 void set_scores(PrefillPlan& p, const Config& c) {
-  // The warps that look pages up leave no registers for a second way.
-  if (!p.operand->table()) p.hidden = HiddenValues::of(c, pack_name(*c.out_dtype));
+  // The warps that look pages up leave no registers for a second way beside long rows.
+  if (!p.operand->table() || p.depth <= 128) p.hidden = HiddenValues::of(c, pack_name(*c.out_dtype));
   p.hidden.set_apart();
   ScoreLayout scores = row_layout(p.BN);
   scores.without_branches = p.hidden.on();

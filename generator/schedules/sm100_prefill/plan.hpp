@@ -65,7 +65,9 @@ struct PrefillPlan {
   TensorMemoryMap tmem() const { return {fa4.tmem_s1, fa4.tmem_o0, fa4.tmem_o1, fa4.tmem_used}; }
   /// A thread's accessors of tensor memory: of its row of S at once, of its row of O in pieces.
   TmemAccess scores_access() const { return {BN, kRows}; }
-  TmemAccess output_access() const { return {ov_depth % 32 == 0 ? 32 : 16, kRows}; }
+  /// These are smaller where pages and the repair of rows need their registers.
+  TmemAccess output_access() const { return {ov_depth % 32 == 0 && !guards_pages() ? 32 : 16, kRows}; }
+  bool guards_pages() const { return hidden.on() && operand->table(); }
   /// Keys of P after which products with V begin: all but the last 32, or all where P is one piece.
   int first_keys() const { return fa4.num_pv_stages == 1 ? BN : BN - 32; }
   int k_steps() const { return (depth + fa4.MMA_K - 1) / fa4.MMA_K; }
