@@ -167,6 +167,7 @@ int run(const Options& options, bool json) {
   Config config = load_config(options.config);
   if (options.tuned) config = tuned_config(options, config);
   if (!options.lse.empty()) {
+    if (options.lse == options.out) throw Error(ErrorCode::bad_input, "--out and --lse name the same file");
     if (config.lse == false)
       throw Error(ErrorCode::bad_input,
                   "--lse needs a kernel that writes it, but the config says \"lse\": false");

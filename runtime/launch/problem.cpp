@@ -1,7 +1,7 @@
 #include "runtime/launch/problem.hpp"
 
 #include <algorithm>
-#include <cmath>
+#include <limits>
 
 #include <kiln/config.hpp>
 
@@ -185,9 +185,13 @@ void set_lengths(Checker& check, const AttentionArgs& args, Problem& problem) {
 void set_scale(Checker& check, const Manifest& manifest, const AttentionArgs& args, Problem& problem) {
   const double scale = args.scale.value_or(manifest.scale);
   // Kernels take the maximum before they scale.
-  check.require(std::isfinite(scale) && scale > 0, "scale must be a finite number above 0, not {}", scale);
+  constexpr double kLog2E = 1.4426950408889634074;
+  const bool fits = scale * kLog2E <= std::numeric_limits<float>::max() &&
+                    scale >= std::numeric_limits<float>::denorm_min();
+  check.require(fits, "scale must be a finite number above 0 that fits 32-bit floating point, not {}", scale);
+  if (!fits) return;
   problem.scale = static_cast<float>(scale);
-  problem.scale_log2 = static_cast<float>(scale * 1.4426950408889634074);
+  problem.scale_log2 = static_cast<float>(scale * kLog2E);
 }
 
 /// Kernels with a block for each tile, head and sequence (append, merge and most prefill kernels): what a grid takes.

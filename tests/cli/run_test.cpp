@@ -230,6 +230,8 @@ TEST_CASE("bad usage: one line on standard error, nothing on standard output, st
                                        "run " + kConfig + " --policy sometimes",
                                        "run " + kConfig + " --lengths-q 1,x",
                                        "run " + kConfig + " --lengths-q 1,2 --lengths-k 3",
+                                       "run " + kConfig + " --out x.npy --lse x.npy",
+                                       "run " + kConfig + " --scale 1e39",
                                        "run " + kConfig + " --lengths-q 1 --batch 2",
                                        "run " + kConfig + " --heads-q 3 --heads-kv 2",
                                        "run " + kConfig + " --batch 0",

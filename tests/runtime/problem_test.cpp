@@ -144,6 +144,8 @@ TEST_CASE("every broken rule has its line") {
   CHECK(has(bad([](auto& a) { a.k.shape[0] = a.v.shape[0] = 1; }), "k has batch 1, q has 2"));
   CHECK(has(bad([](auto& a) { a.scale = std::numeric_limits<double>::infinity(); }),
             "scale must be a finite number above 0"));
+  CHECK(has(bad([](auto& a) { a.scale = 1e39; }), "fits 32-bit floating point, not 1e+39"));
+  CHECK(has(bad([](auto& a) { a.scale = 1e-50; }), "fits 32-bit floating point, not 1e-50"));
   CHECK(
       has(bad([](auto& a) { a.q.shape[0] = a.o.shape[0] = a.k.shape[0] = a.v.shape[0] = 70000; }), "65535"));
   CHECK(has(bad([](auto& a) { a.q.shape[1] = a.o.shape[1] = 2147483647; }), "too large"));
