@@ -4,7 +4,7 @@ if(KILN_CCACHE AND NOT CMAKE_CXX_COMPILER_LAUNCHER)
   # Paths count from the source folder, so that worktrees and fresh clones share one cache. ccache wants
   # that sloppiness where headers are precompiled.
   set(CMAKE_CXX_COMPILER_LAUNCHER ${CMAKE_COMMAND} -E env CCACHE_BASEDIR=${PROJECT_SOURCE_DIR} CCACHE_NOHASHDIR=1
-                                  CCACHE_SLOPPINESS=pch_defines,time_macros ${KILN_CCACHE})
+                                  CCACHE_SLOPPINESS=pch_defines,time_macros,include_file_mtime,include_file_ctime ${KILN_CCACHE})
   set(CMAKE_C_COMPILER_LAUNCHER ${CMAKE_CXX_COMPILER_LAUNCHER})
 endif()
 
