@@ -77,6 +77,7 @@ TEST_CASE("prefill over bytes up the ladder on sm_80") {
       operand(paged(8).c_str(), "32") + R"(, "depth": 192, "lse": true, "dtype": "fp16")",
       operand(paged(16).c_str(), kTensor) + R"(, "depth": 256, "mask": "custom")",
       operand(paged(2).c_str(), kToken) + R"(, "depth": 80, "swizzle": "none")",
+      operand(paged(3).c_str(), "64") + R"(, "depth": 160, "kv_dtype": "int8")",
       operand(paged(16).c_str(), kHead) +
           R"(, "depth": 64, "head_dim_offset": 16, "cache_depth": 96, "BK": 32, "kv_dtype": "int8")",
   };
@@ -106,6 +107,34 @@ TEST_CASE("prefill over bytes up the ladder on sm_90a") {
       operand(paged(2).c_str(), kTensor) + R"(, "depth": 256, "kv_dtype": "int8", "lse": true)",
       operand(paged(16).c_str(), kHead) + R"(, "BM": 192, "schedule": "sm90_prefill_pingpong")",
       operand(paged(16).c_str(), kHead) + R"(, "BM": 64, "num_kv_stages": 3)",
+  });
+}
+
+TEST_CASE("prefill on sm_90a over bytes with scales of n elements, which need not divide a row") {
+  check_up_the_ladder({
+      operand(paged(16).c_str(), "32") + R"(, "depth": 128, "lse": true)",
+      operand(kContiguous, "16") + R"(, "depth": 80, "mask": "none", "kv_dtype": "int8")",
+      operand(kRagged, "24") + R"(, "depth": 128, "kv_dtype": "int8", "mask": {"sliding_window": 70})",
+      operand(kContinuous, "48") + R"(, "depth": 64, "dtype": "fp16", "sink": true)",
+      operand(paged(24).c_str(), "64") + R"(, "depth": 192, "ov_depth": 128)",
+      operand(paged(64).c_str(), "96") + R"(, "depth": 256, "mask": "custom")",
+      operand(paged(1).c_str(), "8") + R"(, "depth": 64, "kv_dtype": "int8", "score_mod": {"softcap": 20})",
+  });
+}
+
+TEST_CASE("prefill on sm_90a over pages whose rows do not fill 128 bytes") {
+  check_up_the_ladder({
+      operand(paged(1).c_str(), kHead) + R"(, "kv_dtype": "int8")",
+      operand(paged(3).c_str(), kToken) + R"(, "depth": 128, "lse": true)",
+      operand(paged(2).c_str(), kTensor) + R"(, "depth": 80, "mask": "none")",
+      operand(paged(3).c_str(), kHead) + R"(, "depth": 192, "ov_depth": 128, "BN": 96, "dtype": "fp16")",
+      operand(paged(1).c_str(), kToken) + R"(, "depth": 256, "mask": {"sliding_window": 70})",
+      operand(paged(1).c_str(), kHead) + R"(, "dtype": "fp8_e4m3", "depth": 64)",
+      operand(paged(3).c_str(), kToken) + R"(, "dtype": "fp8_e4m3", "depth": 96, "lse": true)",
+      operand(paged(1).c_str(), kTensor) + R"(, "dtype": "fp8_e4m3", "depth": 192, "ov_depth": 64)",
+      R"("kv_dtype": "bf16", "depth": 96, "operand": {"kind": "paged", "page_size": 1})",
+      R"("kv_dtype": "bf16", "depth": 80, "operand": {"kind": "paged", "page_size": 3}, "lse": true)",
+      R"("kv_dtype": "bf16", "depth": 224, "operand": {"kind": "paged", "page_size": 1}, "mask": "none")",
   });
 }
 
@@ -142,10 +171,9 @@ TEST_CASE("what prefill over bytes has not is refused at its key") {
     return std::string("none");
   };
   const char* const paged = R"("kind": "paged", "page_size": 16)";
-  CHECK(pointer_of(operand(paged, "32")) == "/operand/quantization/granularity");
-  CHECK(pointer_of(operand(R"("kind": "paged", "page_size": 1)", kHead)) == "/operand/page_size");
-  CHECK(pointer_of(operand(R"("kind": "paged", "page_size": 2)", kHead) + R"(, "depth": 80)") ==
-        "/operand/page_size");
+  CHECK(pointer_of(operand(paged, "20")) == "/operand/quantization/granularity");
+  CHECK(pointer_of(operand(paged, "32") + R"(, "dtype": "fp8_e4m3", "depth": 64)") ==
+        "/operand/quantization/granularity");
   CHECK(pointer_of(R"("swizzle": "128B")") == "/swizzle");
   CHECK(pointer_of(R"("num_qk_stages": 2, "depth": 128)") == "/num_qk_stages");
   CHECK(pointer_of(R"("cluster": 2, "mask": "none")") == "/cluster");
@@ -158,7 +186,9 @@ TEST_CASE("what prefill over bytes has not is refused at its key") {
   CHECK(pointer_of(operand(paged, kToken) + sm80 + R"(, "BN": 128, "BK": 128)") == "/BK");
   CHECK(pointer_of(R"("num_kv_stages": 4, "depth": 256)" + sm80) == "/num_kv_stages");
   CHECK(pointer_of(R"("dtype": "fp8_e4m3")" + sm80) == "/dtype");
-  // 16-bit rows of 64 bytes cannot be copied one at a time, either.
-  CHECK(pointer_of(R"("kv_dtype": "bf16", "depth": 96, "operand": {"kind": "paged", "page_size": 1})") ==
-        "/operand/page_size");
+  // 16-bit rows of 64 bytes cannot be copied one at a time.
+  CHECK(
+      pointer_of(
+          R"("kv_dtype": "bf16", "depth": 96, "swizzle": "64B", "operand": {"kind": "paged", "page_size": 1})") ==
+      "/operand/page_size");
 }

@@ -41,6 +41,7 @@ std::vector<KernelParam> tensor_maps(const PrefillPlan& p) {
       params[i].map = p.operand->map(p.panel_columns(), p.span_bytes, l2_promotion, fold(i));
   for (const std::size_t i : {1u, 2u})
     if (p.narrow) params[i].map.swizzle_bytes = 0, params[i].map.l2_promotion_bytes = 128;
+  if (p.raw_rows) params[1].map.dims[0].box = p.depth, params[2].map.dims[0].box = p.ov_depth;
   return params;
 }
 
@@ -126,12 +127,12 @@ void emit_barriers(Writer& w, const PrefillPlan& p) {
   for (int i = 0; i < p.num_math_warpgroups; ++i) {
     w.line("mbarrier_init(mbar_q_full + {}, 1); mbarrier_init(mbar_q_empty + {}, 4);", 8 * i, 8 * i);
   }
-  constexpr int kConverters = PrefillPlan::kConverterWarps;
+  const int converters = p.converter_arrivals();
   const bool lanes_copy = p.scales_by_token() && !p.scale_tiles();
-  p.k->ring().emit_init(w, p.narrow ? kConverters : lanes_copy ? 33 : 1, p.k->empty_arrivals());
-  if (!p.shared_ring) p.v->ring().emit_init(w, p.converts() ? kConverters : 1, p.v->empty_arrivals());
+  p.k->ring().emit_init(w, p.narrow ? converters : lanes_copy ? 33 : 1, p.k->empty_arrivals());
+  if (!p.shared_ring) p.v->ring().emit_init(w, p.converts() ? converters : 1, p.v->empty_arrivals());
   // One lane's bytes, and the lanes' own copies of scales.
-  if (p.converts()) p.raw->emit_init(w, p.narrow && lanes_copy ? 33 : 1, kConverters);
+  if (p.converts()) p.raw->emit_init(w, p.narrow && lanes_copy ? 33 : 1, converters);
   if (p.dynamic) p.work->emit_init(w, 1, p.work_slots_free() ? 0 : p.work_readers());
 }
 

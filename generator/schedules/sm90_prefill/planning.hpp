@@ -66,6 +66,14 @@ int watched_parts(const PrefillPlan& plan, const Config& config);
 
 // ---- storage.cpp
 
+/// The widest swizzle span that rows of so many bytes are whole multiples of.
+inline int span_of(int row_bytes) {
+  return row_bytes % 128 == 0 ? 128 : row_bytes % 64 == 0 ? 64 : 32;
+}
+
+/// PrefillPlan::raw_rows.
+bool comes_in_rows(const Config& config, int BN);
+
 /// Bytes of shared memory of narrow K and V: two stages of 16 bits and two tiles of bytes, beside Q (or O in
 /// its place).
 int narrow_bytes(const Config& config, int BM, int BN);

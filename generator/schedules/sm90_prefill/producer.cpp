@@ -21,7 +21,7 @@ void emit_load_q(Writer& w, const PrefillPlan& p) {
     w.comment("Q rows of consumer warpgroup {}", g);
     w.line("mbarrier_wait(mbar_q_empty + {}, q_phase);", 8 * g);
     w.line("mbarrier_arrive_expect_tx(mbar_q_full + {}, {});", 8 * g, p.q_bytes());
-    for (int panel = 0; panel < p.depth / p.panel_columns(); ++panel) {
+    for (int panel = 0; panel < p.padded_depth / p.panel_columns(); ++panel) {
       w.line("tma_load(smem_q + {}, &q_map, mbar_q_full + {}, {}, {});",
              g * p.q_stride() + panel * p.q_tile().panel_bytes(), 8 * g,
              coordinates(p, panel * p.panel_columns(), fmt::format("work.m_start + {}", 64 * g),
@@ -48,9 +48,13 @@ struct Landing {
 
 Landing landing_of(const PrefillPlan& p, const TMAConsumerPipeline& pipeline, const char* name) {
   if (p.fp8 && name[0] == 'v') {
-    const int panels = p.ov_depth / p.panel_columns();
+    const int panels = p.padded_ov / p.panel_columns();
     return {*p.raw, "smem_raw", p.raw_slot_bytes(), p.span_bytes,
             panels, panels,     p.raw_slot_bytes(), p.v_fold};
+  }
+  if (p.raw_rows) {
+    const int columns = name[0] == 'k' ? p.depth : p.ov_depth;
+    return {*p.raw, "smem_raw", p.raw_slot_bytes(), p.raw_pitch(columns), 1, 1, p.BN * columns};
   }
   if (p.narrow)
     return {*p.raw,
@@ -83,7 +87,9 @@ void emit_load_scales(Writer& w, const PrefillPlan& p, const char* name, const s
     w.line("copy_async_arrive({});", ring.full(0));
     return;
   }
-  p.operand->emit_load_scales(w, "(" + block + ")", {name, 1, p.smem_raw_scales, p.raw->stage(), by_head});
+  const int groups = PrefillPlan::groups_of(p.config, name[0] == 'k' ? p.depth : p.ov_depth);
+  p.operand->emit_load_scales(
+      w, "(" + block + ")", {name, groups, p.smem_raw_scales, p.raw->stage(), by_head, p.raw_scale_bytes()});
   w.line("copy_async_arrive({});", p.raw->full(0));
 }
 

@@ -25,10 +25,10 @@ class Sm90Prefill final : public Schedule {
   }
   bool guards_hidden_values() const override { return plan_.hidden.on(); }
   std::vector<layout::Proof> layout_proofs() const override {
-    auto proofs = sm90::operand_proofs("Q", plan_.q_tile(), plan_.depth, false);
-    for (auto& proof : sm90::operand_proofs("K", plan_.k->tile(), plan_.depth, false))
+    auto proofs = sm90::operand_proofs("Q", plan_.q_tile(), plan_.padded_depth, false);
+    for (auto& proof : sm90::operand_proofs("K", plan_.k->tile(), plan_.padded_depth, false))
       proofs.push_back(std::move(proof));
-    const int columns = plan_.fp8 ? plan_.BN : plan_.ov_depth;
+    const int columns = plan_.fp8 ? plan_.BN : plan_.padded_ov;
     for (auto& proof : sm90::operand_proofs("V", plan_.v->tile(), columns, !plan_.fp8))
       proofs.push_back(std::move(proof));
     if (plan_.fp8) proofs.push_back(sm90::transposer_proof(plan_));

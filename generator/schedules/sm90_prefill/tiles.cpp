@@ -97,7 +97,8 @@ int key_step(const Config& c) {
 int lent_registers(const Config& c, int num_math_warpgroups) {
   const bool pages = operand_form(c.operand->kind).table();
   const unsigned rows = static_cast<unsigned>(c.operand->page_size.value_or(0));
-  if (is_narrow(c)) return pages && rows < 16 ? 24 : 16;
+  const int groups = PrefillPlan::groups_of(c, std::max(c.depth, *c.ov_depth));  // of scales
+  if (is_narrow(c)) return (pages && rows < 16) || groups > 2 ? 24 : 16;
   return is_fp8(c.dtype) || (pages && (num_math_warpgroups == 3 || rows < 4 || !std::has_single_bit(rows)))
              ? 8
              : 0;

@@ -28,7 +28,7 @@ int panel_of(const PrefillPlan& p, int key) {
 /// The next tile of the raw ring into the next slot of V. `last`: rows past the sequence become zeros.
 void emit_tile(Writer& w, const PrefillPlan& p, bool last) {
   const auto& ring = p.v->ring();
-  const int chunks = p.span_bytes / 16, panels = p.ov_depth / p.span_bytes;
+  const int chunks = p.span_bytes / 16, panels = p.padded_ov / p.span_bytes;
   p.raw->emit_wait_full(w, 0);
   // The first tile of an item was sent for after Q's rows had come back, so after all V of the item before
   // but its last, which has another slot.

@@ -175,7 +175,8 @@ void MHAOperand::emit_load_scales(Writer& w, const std::string& n, const ScaleSl
     }
     for (int group = 0; group < to.groups; ++group) {
       w.line("copy_async_4(smem + {} + {} * {} + 4 * lane, {}_scale + ({} ? {}{} : 0), {} ? 4 : 0);",
-             to.offset + 4 * BN_ * group + 128 * i, to.stage, 4 * BN_ * to.groups, name, there, at,
+             to.offset + 4 * BN_ * group + 128 * i, to.stage,
+             to.slot_bytes > 0 ? to.slot_bytes : 4 * BN_ * to.groups, name, there, at,
              group > 0 ? fmt::format(" + {}", group) : "", there);
     }
     w.close();
