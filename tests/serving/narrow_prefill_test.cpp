@@ -114,12 +114,42 @@ TEST_CASE("prefill on sm_90a over bytes with scales of n elements, which need no
   check_up_the_ladder({
       operand(paged(16).c_str(), "32") + R"(, "depth": 128, "lse": true)",
       operand(kContiguous, "16") + R"(, "depth": 80, "mask": "none", "kv_dtype": "int8")",
-      operand(kRagged, "24") + R"(, "depth": 128, "kv_dtype": "int8", "mask": {"sliding_window": 70})",
+      operand(kRagged, "48") + R"(, "depth": 128, "kv_dtype": "int8", "mask": {"sliding_window": 70})",
       operand(kContinuous, "48") + R"(, "depth": 64, "dtype": "fp16", "sink": true)",
       operand(paged(24).c_str(), "64") + R"(, "depth": 192, "ov_depth": 128)",
       operand(paged(64).c_str(), "96") + R"(, "depth": 256, "mask": "custom")",
-      operand(paged(1).c_str(), "8") + R"(, "depth": 64, "kv_dtype": "int8", "score_mod": {"softcap": 20})",
+      operand(paged(1).c_str(), "16") + R"(, "depth": 64, "kv_dtype": "int8", "score_mod": {"softcap": 20})",
+      operand(paged(16).c_str(), "32") + R"(, "depth": 192, "lse": true)",
+      operand(paged(1).c_str(), "16") + R"(, "depth": 192)",
+      operand(paged(16).c_str(), "32") + R"(, "depth": 256, "lse": true)",
   });
+}
+
+// Scales of columns that are zero, negative, or nothing beside the others of their row.
+TEST_CASE("prefill on sm_90a over bytes with scales of n elements of any sign and size") {
+  for (const std::string keys : {R"("kv_dtype": "int8")", R"("kv_dtype": "fp8_e4m3")"}) {
+    CAPTURE(keys);
+    const Plan plan =
+        plan_of(operand(R"("kind": "paged", "page_size": 16)", "16") + R"(, "lse": true, )" + keys);
+    ProblemShape shape;
+    shape.heads_q = shape.heads_kv = 2;
+    shape.depth = shape.ov_depth = 64;
+    shape.ragged = true;
+    shape.lengths_q = {70, 1, 130}, shape.lengths_k = {300, 197, 130};
+    Workload work = random_workload(shape, plan.resolved(), 7);
+    for (std::size_t i = 0; i < work.k_scale->values.size(); ++i) {
+      const std::size_t row = i / 4, column = i % 4;
+      if (row % 5 == column || row % 7 == 3) work.k_scale->values[i] = work.v_scale->values[i] = 0;
+      if (row % 3 == column) work.k_scale->values[i] *= -1, work.v_scale->values[i] *= -1;
+      if (row % 11 == column) work.k_scale->values[i] *= 0x1p-70F;
+    }
+    const auto kernel = emulated().load(generate(plan));
+    EmulatorOptions how;
+    how.policy = EmulatorOptions::Policy::lazy;
+    RunOptions options;
+    options.emulator = &how;
+    check_output_of(work, plan.resolved(), run_workload(emulated(), *kernel, work, options));
+  }
 }
 
 TEST_CASE("prefill on sm_90a over pages whose rows do not fill 128 bytes") {
@@ -129,6 +159,7 @@ TEST_CASE("prefill on sm_90a over pages whose rows do not fill 128 bytes") {
       operand(paged(2).c_str(), kTensor) + R"(, "depth": 80, "mask": "none")",
       operand(paged(3).c_str(), kHead) + R"(, "depth": 192, "ov_depth": 128, "BN": 96, "dtype": "fp16")",
       operand(paged(1).c_str(), kToken) + R"(, "depth": 256, "mask": {"sliding_window": 70})",
+      operand(paged(2).c_str(), kToken) + R"(, "depth": 256, "lse": true)",
       operand(paged(1).c_str(), kHead) + R"(, "dtype": "fp8_e4m3", "depth": 64)",
       operand(paged(3).c_str(), kToken) + R"(, "dtype": "fp8_e4m3", "depth": 96, "lse": true)",
       operand(paged(1).c_str(), kTensor) + R"(, "dtype": "fp8_e4m3", "depth": 192, "ov_depth": 64)",
@@ -171,7 +202,10 @@ TEST_CASE("what prefill over bytes has not is refused at its key") {
     return std::string("none");
   };
   const char* const paged = R"("kind": "paged", "page_size": 16)";
-  CHECK(pointer_of(operand(paged, "20")) == "/operand/quantization/granularity");
+  CHECK(pointer_of(operand(paged, "24")) == "/operand/quantization/granularity");
+  CHECK(pointer_of(operand(paged, "32") + R"(, "depth": 192, "BN": 96)") == "/BN");
+  CHECK(pointer_of(operand(R"("kind": "paged", "page_size": 2)", "32") + R"(, "depth": 256)") ==
+        "/operand/quantization/granularity");
   CHECK(pointer_of(operand(paged, "32") + R"(, "dtype": "fp8_e4m3", "depth": 64)") ==
         "/operand/quantization/granularity");
   CHECK(pointer_of(R"("swizzle": "128B")") == "/swizzle");

@@ -12,6 +12,39 @@
 namespace kiln::sm90 {
 namespace {
 
+// The scales of this lane's two keys of each eight, `NAME.x` and `NAME.y` of every group, of the slot in use.
+void emit_scale_address(Writer& w, const PrefillPlan& p, const TMAConsumerPipeline& pipeline,
+                        const char* name) {
+  w.line("const u32 {0}_scale_at = smem_{0}_scales + {1} * {2} + 8 * (lane & 3);", name,
+         pipeline.ring().stage(), name[0] == 'k' ? p.k_scale_bytes() : p.scale_bytes());
+}
+
+// S times those of the keys, which of several are the ones of the columns of `group`.
+void emit_times_key_scales(Writer& w, const PrefillPlan& p, int group) {
+  w.open("");
+  emit_scale_address(w, p, *p.k, "k");
+  for (int i = 0; i < p.BN / 2; i += 4) {
+    w.line("const float2 k_scale_{} = {}(load_shared_float2(k_scale_at + {}){});", i / 4,
+           p.fp8 ? "times" : "", group * p.scale_bytes() + 8 * i, p.fp8 ? ", query_scale" : "");
+    w.line(
+        "s_acc[{0}] *= k_scale_{4}.x; s_acc[{1}] *= k_scale_{4}.y; s_acc[{2}] *= k_scale_{4}.x; s_acc[{3}] "
+        "*= k_scale_{4}.y;",
+        i, i + 1, i + 2, i + 3, i / 4);
+  }
+  w.close();
+}
+
+// Between columns with units of their own: S(n) so far becomes one of the next.
+void emit_next_unit(Writer& w, const PrefillPlan& p, int step) {
+  if (p.k_groups() == 1 || step == 0) return;
+  const int columns = step * p.step_elements(), block = p.config.operand->quantization->block;
+  if (columns % block != 0) return;
+  w.line("wgmma_commit();");
+  w.line("WGMMA_WAIT(0);");
+  emit_times_key_scales(w, p, columns / block - 1);
+  w.line("wgmma_fence();");
+}
+
 // `here`: K is known to have come.
 void emit_qk(Writer& w, const PrefillPlan& p, bool here) {
   const int steps_per_chunk = p.k_steps() / p.num_qk_stages;
@@ -24,6 +57,7 @@ void emit_qk(Writer& w, const PrefillPlan& p, bool here) {
     w.line("wgmma_fence();");
     for (int i = 0; i < steps_per_chunk; ++i) {
       const int step = qk * steps_per_chunk + i;
+      emit_next_unit(w, p, step);
       w.line("{}(s_acc, descriptor(q_desc + {}, {}), descriptor(k_low + {}, {}));", p.qk->name(step == 0),
              k_major_step(p.q_tile(), step), q_high, p.k->step(step), p.k->descriptor_high());
     }
@@ -53,13 +87,6 @@ void emit_pv(Writer& w, const PrefillPlan& p) {
   w.line("wgmma_commit();");
 }
 
-// The scales of this lane's two keys of each eight, `NAME.x` and `NAME.y` of every group, of the slot in use.
-void emit_scale_address(Writer& w, const PrefillPlan& p, const TMAConsumerPipeline& pipeline,
-                        const char* name) {
-  w.line("const u32 {0}_scale_at = smem_{0}_scales + {1} * {2} + 8 * (lane & 3);", name,
-         pipeline.ring().stage(), p.scale_bytes());
-}
-
 // S times the scales of K that the factor does not hold. Those of keys are of K's slot.
 void emit_key_scales(Writer& w, const PrefillPlan& p) {
   if (p.head_scale() && !p.scale_joins_factor()) {
@@ -70,17 +97,7 @@ void emit_key_scales(Writer& w, const PrefillPlan& p) {
   }
   if (!p.scales_by_token()) return;
   w.comment("scales of the keys");
-  w.open("");
-  emit_scale_address(w, p, *p.k, "k");
-  for (int i = 0; i < p.BN / 2; i += 4) {
-    w.line("const float2 k_scale_{} = {}(load_shared_float2(k_scale_at + {}){});", i / 4,
-           p.fp8 ? "times" : "", 8 * i, p.fp8 ? ", query_scale" : "");
-    w.line(
-        "s_acc[{0}] *= k_scale_{4}.x; s_acc[{1}] *= k_scale_{4}.y; s_acc[{2}] *= k_scale_{4}.x; s_acc[{3}] "
-        "*= k_scale_{4}.y;",
-        i, i + 1, i + 2, i + 3, i / 4);
-  }
-  w.close();
+  emit_times_key_scales(w, p, p.k_groups() - 1);
   if (p.narrow) w.line("__syncwarp();  // every lane has read its scales");
 }
 

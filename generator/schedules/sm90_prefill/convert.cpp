@@ -7,7 +7,7 @@
 // A panel of a raw tile holds the columns of one panel of the 16-bit tile. A thread widens 16 bytes at a time
 // into two neighbouring chunks of a row. Eight threads read 128 bytes in a row, and the swizzle sends what
 // they store to eight different chunks of the banks.
-#include <tuple>
+#include <functional>
 
 #include "generator/layout/tma.hpp"
 #include "generator/schedules/sm90_prefill/parts.hpp"
@@ -20,48 +20,22 @@ int threads_of_row(const PrefillPlan& p) {
   return p.raw_span() / 16;
 }
 
-/// Where the chunk of turn `i` lies behind `from`; of single rows line `first + ..` of all panels' is row % BN of
-/// panel / BN.
+/// Of turn `i` this thread's line, of panels one after the other, is row line + .. of a panel: `pitch` bytes a row,
+/// and what `offset` says of the panel.
+std::string line_offset(const PrefillPlan& p, int i, int pitch,
+                        const std::function<std::string(int)>& offset) {
+  const int lines = PrefillPlan::kConverterThreads / threads_of_row(p);
+  const int panel = lines * i / p.BN, row = lines * i % p.BN;
+  const std::string here = fmt::format("{} + {}", row * pitch, offset(panel));
+  if (row + lines <= p.BN) return here;
+  return fmt::format("(line < {} ? {} : {} + {})", p.BN - row, here, (row - p.BN) * pitch, offset(panel + 1));
+}
+
+/// Where the chunk of turn `i` lies.
 std::string raw_chunk(const PrefillPlan& p, int columns, int i) {
   if (!p.raw_rows) return fmt::format("from + {}", 16 * PrefillPlan::kConverterThreads * i);
-  const int lines = PrefillPlan::kConverterThreads / threads_of_row(p) * i;
-  return fmt::format("from + (line + {0}) % {1} * {2} + (line + {0}) / {1} * {3}", lines, p.BN,
-                     p.raw_pitch(columns), p.raw_span());
-}
-
-/// Scales of groups of a row's elements, in parts: the largest power of two in a key's scales goes where scores or P
-/// find the scale of the key, what is left of each stays where it was copied to. Both parts are exact.
-void emit_split_scales(Writer& w, const PrefillPlan& p, const char* name, int groups,
-                       const std::string& stage) {
-  w.line("const u32 scales = smem_raw_scales + {} * {};", p.raw->stage(), p.raw_scale_bytes());
-  w.open("for (int i = thread; i < {}; i += {})", p.BN, PrefillPlan::kConverterThreads);
-  // Two walks over them, one by one: converters have few registers.
-  const std::string at = fmt::format("scales + {} * g + 4 * i", 4 * p.BN);
-  w.line("float top = 0.0f;");
-  w.line("#pragma unroll 1");
-  w.line("for (int g = 0; g < {}; ++g) top = fmaxf(top, fabsf(load_shared_float({})));", groups, at);
-  w.line("const u32 power = __float_as_uint(top) & 0x7f800000u;");
-  w.line("const float inverse = __uint_as_float(0x7f000000u - power);");
-  w.line("#pragma unroll 1");
-  w.line(
-      "for (int g = 0; g < {0}; ++g) store_shared({1}, __float_as_uint(load_shared_float({1}) * inverse));",
-      groups, at);
-  w.line("store_shared(smem_{}_scales + {} * {} + 4 * i, power);", name, stage, 4 * p.BN);
-  w.close();
-  w.line("named_barrier_sync(8, {});  // every converter reads them", PrefillPlan::kConverterThreads);
-}
-
-/// Of the chunk of turn `i`, whose columns have one scale, or two of eight each.
-std::string scales_of_chunk(const PrefillPlan& p, int i) {
-  const int row = threads_of_row(p), lines = PrefillPlan::kConverterThreads / row * i;
-  const int block = p.config.operand->quantization->block;
-  const auto scale = [&](int first) {
-    return fmt::format(
-        "load_shared_float(scales + ((line + {0}) / {1} * {2} + thread % {3} * 16 + {4}) / {5} * {6} + (line + {0}) "
-        "% {1} * 4)",
-        lines, p.BN, p.raw_span(), row, first, block, 4 * p.BN);
-  };
-  return block % 16 == 0 ? scale(0) : scale(0) + ", " + scale(8);
+  return "from + " + line_offset(p, i, p.raw_pitch(columns),
+                                 [&](int panel) { return std::to_string(panel * p.raw_span()); });
 }
 
 /// The next tile of the raw ring into the next slot of K or V. `fenced`: nothing after it makes it visible to
@@ -76,12 +50,20 @@ void emit_tile(Writer& w, const PrefillPlan& p, const TMAConsumerPipeline& to, c
   ring.emit_wait_empty(w, 0);
   w.open("");
   w.line("const u32 from = smem_raw + {} * {} + 16 * {};", p.raw->stage(), p.raw_slot_bytes(),
-         p.raw_rows ? fmt::format("(thread % {})", threads_of_row(p)) : "thread");
+         p.raw_rows ? fmt::format("(thread % {}) + {} * line", threads_of_row(p), p.raw_pitch(depth))
+                    : "thread");
   w.line("const u32 to = smem_{} + {} * {} + row_at, beside = to ^ 16;", name, ring.stage(),
          to.full_kv_bytes());
   const bool split = p.raw_groups() > 1;
-  if (split) emit_split_scales(w, p, name, PrefillPlan::groups_of(p.config, depth), ring.stage());
-  const auto scales = [&](int i) { return split ? ", " + scales_of_chunk(p, i) : std::string(); };
+  if (split) {
+    emit_split_scales(w, p, k);
+    w.line("const u32 parts = smem_raw_scales + {} * {} + 4 * line;", p.raw->stage(), p.raw_scale_bytes());
+  }
+  const auto part = [&](int i) {
+    if (!split) return std::string();
+    const auto of_panel = [&](int panel) { return part_offset(p, panel); };
+    return fmt::format(", load_shared(parts + {})", line_offset(p, i, 4, of_panel));
+  };
   const int chunks = p.BN * depth / 16, step = threads / threads_of_row(p) * p.span_bytes;
   const int ahead = split ? 2 : 4;  // loads before the first of them is stored
   for (int first = 0; first * threads < chunks; first += ahead) {
@@ -89,11 +71,11 @@ void emit_tile(Writer& w, const PrefillPlan& p, const TMAConsumerPipeline& to, c
     for (int i = first; i < first + turns; ++i)
       w.line("const uint4 x_{} = load_shared_16({});", i, raw_chunk(p, depth, i));
     for (int i = first; i < first + turns; ++i)
-      w.line("store_widened(to + {0}, beside + {0}, x_{1}{2});", step * i, i, scales(i));
+      w.line("store_widened(to + {0}, beside + {0}, x_{1}{2});", step * i, i, part(i));
   }
   if (const int turns = chunks / threads; chunks % threads != 0)
     w.line("if (thread < {}) store_widened(to + {}, beside + {}, load_shared_16({}){});", chunks % threads,
-           step * turns, step * turns, raw_chunk(p, depth, turns), scales(turns));
+           step * turns, step * turns, raw_chunk(p, depth, turns), part(turns));
   if (p.scales_by_token() && !split) {
     w.line("for (int i = thread; i < {}; i += {})", p.BN, threads);
     // What is copied as a tile has anything past the sequence, and 0 * NaN is NaN.
@@ -107,10 +89,9 @@ void emit_tile(Writer& w, const PrefillPlan& p, const TMAConsumerPipeline& to, c
   }
   w.close();
   if (fenced) w.line("fence_proxy_async();");
-  if (!split) w.line("__syncwarp();  // every lane has read and stored its part");
-  const char* const who = split ? "" : "if (lane == 0) ";
-  w.line("{}mbarrier_arrive({});", who, ring.full(0));
-  w.line("{}mbarrier_arrive({});", who, p.raw->empty(0));
+  w.line("__syncwarp();  // every lane has read and stored its part");
+  w.line("if (lane == 0) mbarrier_arrive({});", ring.full(0));
+  w.line("if (lane == 0) mbarrier_arrive({});", p.raw->empty(0));
   p.raw->emit_step(w);
   ring.emit_step(w);
 }
@@ -142,46 +123,13 @@ layout::Proof converter_proof(const PrefillPlan& p, const char* name, int depth)
   return proof;
 }
 
-namespace {
-
-/// Bytes become FP16 of a unit of their key.
-void use_scaling_converter(Prelude& prelude, const PrefillPlan& p) {
-  prelude.use("pack_fp16");
-  Writer w;
-  w.comment("The two lower bytes of a word in units of `scale`, as FP16.");
-  w.open("__device__ __forceinline__ u32 scaled_to_fp16(u32 word, float scale)");
-  w.line("const u32 pair = narrow_to_fp16(word);");
-  w.line("float a, b;");
-  w.line(
-      "asm(\"{ .reg .b16 low, high; mov.b32 {low, high}, %2; cvt.f32.f16 %0, low; cvt.f32.f16 %1, high; }\" : "
-      "\"=f\"(a), \"=f\"(b) : \"r\"(pair));");
-  w.line("return pack_fp16(a * scale, b * scale);");
-  w.close();
-  w.comment("Sixteen bytes as FP16: the lower eight, the upper eight, each in units of a scale.");
-  const bool one = p.config.operand->quantization->block % 16 == 0;
-  w.open("__device__ __forceinline__ void store_widened(u32 low, u32 high, uint4 x, float scale{})",
-         one ? "" : ", float upper");
-  for (const auto& [to, a, b, by] :
-       {std::tuple{"low", "x", "y", "scale"}, std::tuple{"high", "z", "w", one ? "scale" : "upper"}}) {
-    w.line(
-        "store_shared_16({0}, make_uint4(scaled_to_fp16(x.{1}, {3}), scaled_to_fp16(x.{1} >> 16, {3}), "
-        "scaled_to_fp16(x.{2}, {3}), scaled_to_fp16(x.{2} >> 16, {3})));",
-        to, a, b, by);
-  }
-  w.close();
-  prelude.add("store_widened", w.take());
-}
-
-}  // namespace
-
 void use_converter(Prelude& prelude, const PrefillPlan& p) {
   prelude.use("shared_words");
   prelude.use(*p.config.kv_dtype == DType::int8 ? "int8_to_fp16" : "e4m3_to_fp16");
   if (p.config.dtype == DType::bf16) prelude.use("bf16_to_fp16");
   if (p.scales_by_token() && !p.scale_tiles()) prelude.use("copy_async_4");
   if (p.scales_by_token()) prelude.use("load_shared_float2");
-  const bool split = p.raw_groups() > 1;
-  if (split) return use_scaling_converter(prelude, p);
+  if (p.raw_groups() > 1) return use_scaled_converter(prelude);
   Writer w;
   w.comment("Sixteen bytes as FP16: the lower eight, the upper eight.");
   w.open("__device__ __forceinline__ void store_widened(u32 low, u32 high, uint4 x)");
@@ -223,9 +171,7 @@ void emit_widen_q(Writer& w, const PrefillPlan& p) {
 void emit_converter(Writer& w, const PrefillPlan& p) {
   const int row = threads_of_row(p), span = p.span_bytes;
   w.banner("converters: three warps widen what was copied");
-  const bool every = p.converter_arrivals() == PrefillPlan::kConverterThreads;
-  w.line("const int thread = threadIdx.x - 32{}", every ? ";" : ", lane = threadIdx.x % 32;");
-  if (every) w.line("[[maybe_unused]] const int lane = threadIdx.x % 32;  // where items are handed over");
+  w.line("const int thread = threadIdx.x - 32, lane = threadIdx.x % 32;");
   w.comment(
       "first chunk of this thread: row thread / {0}, chunk 2 * (thread % {0}), swizzled; the other is beside "
       "it",

@@ -127,12 +127,12 @@ void emit_barriers(Writer& w, const PrefillPlan& p) {
   for (int i = 0; i < p.num_math_warpgroups; ++i) {
     w.line("mbarrier_init(mbar_q_full + {}, 1); mbarrier_init(mbar_q_empty + {}, 4);", 8 * i, 8 * i);
   }
-  const int converters = p.converter_arrivals();
+  constexpr int kConverters = PrefillPlan::kConverterWarps;
   const bool lanes_copy = p.scales_by_token() && !p.scale_tiles();
-  p.k->ring().emit_init(w, p.narrow ? converters : lanes_copy ? 33 : 1, p.k->empty_arrivals());
-  if (!p.shared_ring) p.v->ring().emit_init(w, p.converts() ? converters : 1, p.v->empty_arrivals());
+  p.k->ring().emit_init(w, p.narrow ? kConverters : lanes_copy ? 33 : 1, p.k->empty_arrivals());
+  if (!p.shared_ring) p.v->ring().emit_init(w, p.converts() ? kConverters : 1, p.v->empty_arrivals());
   // One lane's bytes, and the lanes' own copies of scales.
-  if (p.converts()) p.raw->emit_init(w, p.narrow && lanes_copy ? 33 : 1, converters);
+  if (p.converts()) p.raw->emit_init(w, p.narrow && lanes_copy ? 33 : 1, kConverters);
   if (p.dynamic) p.work->emit_init(w, 1, p.work_slots_free() ? 0 : p.work_readers());
 }
 
@@ -153,7 +153,7 @@ void emit_setup(Writer& w, const PrefillPlan& p) {
   }
   if (p.scales_by_token()) {
     w.line("const u32 smem_k_scales = smem + {}, smem_v_scales = smem + {};", p.smem_scales,
-           p.smem_scales + p.num_kv_stages * p.scale_bytes());
+           p.smem_scales + p.num_kv_stages * p.k_scale_bytes());
     if (p.narrow) w.line("const u32 smem_raw_scales = smem + {};", p.smem_raw_scales);
   }
   if (p.dynamic) {

@@ -24,6 +24,11 @@ void emit_producer(Writer& w, const PrefillPlan& p);
 /// warps of warpgroup 0.
 void use_converter(Prelude& prelude, const PrefillPlan& p);
 void emit_converter(Writer& w, const PrefillPlan& p);
+/// Scales of n elements on the way (row_scales.cpp): those of a tile of K or V apart, once they have come; where behind
+/// those of a row, of the columns of `panel`, lies what the elements of a thread's chunk take; and its arithmetic.
+void emit_split_scales(Writer& w, const PrefillPlan& p, bool k);
+std::string part_offset(const PrefillPlan& p, int panel);
+void use_scaled_converter(Prelude& prelude);
 /// The same three warps where Q, K and V are FP8 (sm90_prefill_transpose.cpp): they turn V round.
 void use_transposer(Prelude& prelude, const PrefillPlan& p);
 void emit_transposer(Writer& w, const PrefillPlan& p);

@@ -41,10 +41,11 @@ bool check_meaning(const Config& c, Violations& out) {
   const Config m = with_shared_defaults(c);
   const auto& scales = m.operand->quantization;
   if (is_narrow(m) && scales_by_row(scales) &&
-      PrefillPlan::groups_of(m, std::max(c.depth, *m.ov_depth)) > 1 && scales->block % 8 != 0) {
-    refuse_value(c, "/operand/quantization/granularity",
-                 "sm90_prefill takes a scale for a multiple of 8 elements, or for a row",
-                 std::to_string(align_up(scales->block, 8)), out);
+      PrefillPlan::groups_of(m, std::max(c.depth, *m.ov_depth)) > 1 && scales->block % 16 != 0) {
+    refuse_value(
+        c, "/operand/quantization/granularity",
+        "sm90_prefill takes a scale for a multiple of 16 elements, the columns of one product, or for a row",
+        std::to_string(align_up(scales->block, 16)), out);
   }
   if (c.pv_operand.value_or("registers") != "registers")
     refuse_value(c, "/pv_operand", "sm90_prefill keeps P in registers", "registers", out);
@@ -131,6 +132,7 @@ class Planner {
     if (!c_.BN) c_.BN = default_bn(c_, p_.num_math_warpgroups, p_.ragged);
     p_.BN = *c_.BN;
     if (!check_captured()) return false;
+    if (!check_many_scales()) return false;
     if (p_.BN % 32 == 0) return true;
     if (c_.mask->kind == MaskConfig::Kind::custom) {
       refuse_("sm90_prefill", {"/BN", "/mask"}, "tiles of a custom mask begin at whole 32-bit words of it",
@@ -143,6 +145,25 @@ class Planner {
       return false;
     }
     return true;
+  }
+
+  /// Many scales a row leave registers for some tiles alone.
+  bool check_many_scales() {
+    if (!p_.narrow || !has_many_scales(c_)) return true;
+    const int block = c_.operand->quantization->block, widest = widest_narrow(c_);
+    if (p_.BN > widest)
+      refuse_("sm90_prefill", {"/BN", "/operand/quantization/granularity"},
+              fmt::format("scales of {} elements leave registers for {} keys here", block, widest),
+              std::to_string(widest));
+    const bool few_rows = operand_form(c_.operand->kind).pages() && *c_.operand->page_size < 16;
+    if (few_rows && std::max(p_.depth, p_.ov_depth) > 192)
+      refuse_("sm90_prefill", {"/operand/quantization/granularity", "/operand/page_size"},
+              fmt::format(
+                  "past depth 192 scales of {} elements over pages of less than 16 rows take more registers "
+                  "than O leaves",
+                  block),
+              "per_token");
+    return out_.empty();
   }
 
   /// Tensors of a score_mod leave registers for their tile.

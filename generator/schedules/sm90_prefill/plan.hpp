@@ -125,11 +125,11 @@ struct PrefillPlan {
     const bool several = scales && scales->granularity == Quantization::Granularity::per_block;
     return several ? ceil_div(columns, scales->block) : 1;
   }
-  /// The most that a row of K or V has. Where they are several, converters split them: the key's part is a power of two
-  /// that scores and P take as they take one scale a row, and what is left multiplies the elements.
+  /// The most that a row of K or V has. Where they are several converters take them apart (row_scales.cpp).
   int raw_groups() const { return narrow ? groups_of(config, std::max(depth, ov_depth)) : 1; }
-  /// Arrivals of the converters, one a warp; where they have met in the middle of a tile, one a thread, for itself.
-  int converter_arrivals() const { return raw_groups() > 1 ? kConverterThreads : kConverterWarps; }
+  /// Parts of a sum over columns of K with a unit each.
+  int k_groups() const { return narrow ? groups_of(config, depth) : 1; }
+  int k_scale_bytes() const { return k_groups() * scale_bytes(); }
   /// Scales of a tile as they are copied, those of a group side by side.
   int raw_scale_bytes() const { return raw_groups() * scale_bytes(); }
   /// The items of a ragged batch are found by a warp: one of its own, unless converters take its place.

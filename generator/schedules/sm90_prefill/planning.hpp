@@ -47,6 +47,12 @@ struct CapturedTile {
 };
 std::optional<CapturedTile> captured_tile(const Config& config);
 
+/// More than two scales a row, of n elements each: what converters take apart (row_scales.cpp).
+bool has_many_scales(const Config& config);
+
+/// Of K and V of bytes, the widest tile that consumers find registers for beside their scales (ptxas 13.0).
+int widest_narrow(const Config& config);
+
 /// What BN is a multiple of.
 int key_step(const Config& config);
 

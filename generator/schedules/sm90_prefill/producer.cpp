@@ -89,7 +89,8 @@ void emit_load_scales(Writer& w, const PrefillPlan& p, const char* name, const s
   }
   const int groups = PrefillPlan::groups_of(p.config, name[0] == 'k' ? p.depth : p.ov_depth);
   p.operand->emit_load_scales(
-      w, "(" + block + ")", {name, groups, p.smem_raw_scales, p.raw->stage(), by_head, p.raw_scale_bytes()});
+      w, "(" + block + ")",
+      {name, groups, p.smem_raw_scales, p.raw->stage(), by_head, p.raw_scale_bytes(), true});
   w.line("copy_async_arrive({});", p.raw->full(0));
 }
 

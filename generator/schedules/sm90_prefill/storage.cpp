@@ -84,7 +84,7 @@ Sizes sizes_of(const PrefillPlan& p) {
 
 /// Tiles of bytes: those on their way and the one that is widened. More than four need not be.
 void choose_raw_stages(PrefillPlan& p, const Sizes& size) {
-  int tiles = p.num_kv_stages * (size.per_stage + (p.narrow ? 2 * p.scale_bytes() : 0));
+  int tiles = p.num_kv_stages * (size.per_stage + (p.narrow ? p.k_scale_bytes() + p.scale_bytes() : 0));
   if (p.converts()) {
     const int tile = p.raw_slot_bytes() + (p.narrow ? p.raw_scale_bytes() : 0),
               room = most_smem() - kSpareSmem - tiles;
@@ -120,7 +120,7 @@ void place_tiles(PrefillPlan& p, const Sizes& size) {
                  : p.smem_q;
   if (!p.scales_by_token()) return;
   const int alignment = p.scale_tiles() ? 128 : 16;
-  p.smem_scales = p.smem.add("scales", 2 * p.num_kv_stages * p.scale_bytes(), alignment,
+  p.smem_scales = p.smem.add("scales", p.num_kv_stages * (p.k_scale_bytes() + p.scale_bytes()), alignment,
                              "scales of each key: K stages, V stages");
   if (p.narrow)
     p.smem_raw_scales = p.smem.add("raw_scales", p.num_raw_stages * p.raw_scale_bytes(), alignment,
@@ -173,7 +173,8 @@ bool comes_in_rows(const Config& c, int BN) {
 
 int narrow_bytes(const Config& c, int BM, int BN) {
   const int wide = std::max(c.depth, *c.ov_depth);
-  const int scales = (4 + 2 * PrefillPlan::groups_of(c, wide)) * 4 * BN;
+  const int scales =
+      (2 + 2 * PrefillPlan::groups_of(c, c.depth) + 2 * PrefillPlan::groups_of(c, wide)) * 4 * BN;
   const int raw = comes_in_rows(c, BN) ? align_up(wide, 128) : wide;
   return kSpareSmem + 2 * BM * wide + 4 * BN * (c.depth + *c.ov_depth) + 2 * BN * raw + scales;
 }

@@ -39,12 +39,13 @@ void resolve_fold(Config& config, int k_fold, int v_fold, const Refusals& refuse
 
 /// Where the scales of a tile's keys go.
 struct ScaleSlot {
-  std::string tensor;  ///< "k" or "v"
-  int groups;          ///< of a row; those of one group of all keys lie side by side
-  int offset;          ///< in shared memory, of slot 0
-  std::string stage;   ///< the slot
-  bool by_head;        ///< those of a head are contiguous
-  int slot_bytes = 0;  ///< from one slot to the next; 0: as many as the scales of a tile take
+  std::string tensor;    ///< "k" or "v"
+  int groups;            ///< of a row; those of one group of all keys lie side by side
+  int offset;            ///< in shared memory, of slot 0
+  std::string stage;     ///< the slot
+  bool by_head;          ///< those of a head are contiguous
+  int slot_bytes = 0;    ///< from one slot to the next; 0: as many as the scales of a tile take
+  bool by_loop = false;  ///< over the groups, where registers are short
 };
 
 /// Where scales go that come as a tile.
