@@ -14,16 +14,6 @@ std::vector<const CLI::App*> commands_of(const CLI::App& app) {
   return app.get_subcommands([](const CLI::App*) { return true; });
 }
 
-/// "--seed --check": the long options of a command, then its own commands ("cache prune").
-std::vector<std::string> words_of(const CLI::App& command) {
-  std::vector<std::string> out;
-  for (const CLI::Option* option : command.get_options()) {
-    for (const std::string& name : option->get_lnames()) out.push_back("--" + name);
-  }
-  for (const CLI::App* inner : commands_of(command)) out.push_back(inner->get_name());
-  return out;
-}
-
 /// "eager lazy random" of an option that takes one of a set; empty: any value.
 std::string values_of(const CLI::Option& option) {
   const std::string type = option.get_type_name();
@@ -31,6 +21,17 @@ std::string values_of(const CLI::Option& option) {
   if (begin == std::string::npos || end == std::string::npos) return "";
   std::string out = type.substr(begin + 2, end - begin - 2);
   std::replace(out.begin(), out.end(), ',', ' ');
+  return out;
+}
+
+/// "--seed --check": the long options of a command, what its arguments may be, its own commands ("cache prune").
+std::vector<std::string> words_of(const CLI::App& command) {
+  std::vector<std::string> out;
+  for (const CLI::Option* option : command.get_options()) {
+    for (const std::string& name : option->get_lnames()) out.push_back("--" + name);
+    if (option->get_positional() && !values_of(*option).empty()) out.push_back(values_of(*option));
+  }
+  for (const CLI::App* inner : commands_of(command)) out.push_back(inner->get_name());
   return out;
 }
 
@@ -94,6 +95,10 @@ std::string fish_script(const CLI::App& app, const std::vector<std::string>& con
         out += fmt::format("complete -c kiln {} -l {} -d {}{}\n", chosen, name,
                            in_quotes(option->get_description()),
                            values.empty() ? "" : " -x -a '" + values + "'");
+    }
+    for (const CLI::Option* option : command->get_options()) {
+      if (option->get_positional() && !values_of(*option).empty())
+        out += fmt::format("complete -c kiln {} -f -a '{}'\n", chosen, values_of(*option));
     }
     if (takes_configs(*command))
       out += fmt::format("complete -c kiln {} -a '{}'\n", chosen, fmt::join(configs, " "));

@@ -235,7 +235,9 @@ int run(int argc, char** argv) {
   std::string shell;
   CLI::App* completion =
       app.add_subcommand("completion", "Completion of commands, options and configs for a shell");
-  completion->add_option("SHELL", shell, "bash, zsh or fish: `source <(kiln completion bash)`")->required();
+  completion->add_option("SHELL", shell, "bash, zsh or fish: `source <(kiln completion bash)`")
+      ->required()
+      ->type_name("TEXT:{bash,zsh,fish}");
   commands.emplace_back(completion, [&] { return print_completion(app, shell); });
   commands.emplace_back(app.add_subcommand("man", "The manual page: `kiln man | man -l -`"), [&] {
     fmt::print("{}", manual_page(app, version()));

@@ -17,4 +17,5 @@ mkdir -p build/manual
 cp -r docs build/manual/docs
 KILN_CACHE_DIR=$PWD/build/docs-cache python3 scripts/make_reference.py build/kiln build/manual/docs/reference
 NO_MKDOCS_2_WARNING=1 "$python" -m mkdocs build --strict --quiet
-echo "$(find build/manual/site -name '*.html' | wc -l) pages in build/manual/site"
+echo "$(find build/manual/site -name '*.html' | wc -l) pages in build/manual/site; their search wants a server:" \
+  "python3 -m http.server --directory build/manual/site"

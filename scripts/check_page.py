@@ -48,6 +48,7 @@ try {
             bijection: [...matrix.children].every(c => c.textContent)};
   });
   out.swizzles = document.querySelectorAll("#swizzles .cells").length;
+  out.names = [...document.querySelectorAll("#shared tr td:nth-child(5)")].map(c => c.textContent).filter(Boolean);
   out.regions = document.querySelectorAll("#shared .bar span").length;
   out.covered = [...document.querySelectorAll("#shared .bar span")].reduce((sum, s) => sum + parseFloat(s.style.width), 0);
   out.timeline = document.querySelectorAll("#timeline rect").length;
@@ -97,6 +98,8 @@ def problems_of(name, answer, console, diff=False):
               "arrow keys move in both pictures": all(f["keyed"] for f in fragments),
               "each element of the matrix is in one register": all(f["bijection"] for f in fragments),
               "shared memory": answer.get("regions", 0) >= 2 and 60 < answer.get("covered", 0) <= 100.5,
+              "names of regions where the source has them":
+                  answer.get("names", [])[:1] == (["k"] if "decode" in name else ["q"] if "sm100a" in name else []),
               "waits of a run": answer.get("waits", 0) > 3 and answer.get("path", 0) > 1 and "warp" in answer.get("waited", ""),
               "SASS under the line, where nvdisasm is": answer.get("sass") != 0,
               "a roofline": answer.get("roof") == 1,

@@ -28,7 +28,7 @@ case "${1:-}" in
   *) echo "setup.sh: unknown argument '$1'; see --help" >&2; exit 2 ;;
 esac
 
-packages=(g++ cmake ninja-build pkg-config nlohmann-json3-dev libfmt-dev libcli11-dev doctest-dev
+packages=(g++ cmake ninja-build nlohmann-json3-dev libfmt-dev libcli11-dev doctest-dev
   libxxhash-dev libzstd-dev libdlpack-dev locales)
 # Used when there, never required: a failure to install these is only said.
 extras=(ccache python3-dev clang-format clang-tidy clang-22 lld-22 libamdhip64-5 libhiprtc-builtins5)

@@ -44,6 +44,21 @@ Json rows_of(const std::string& path) {
   return document;
 }
 
+Json::const_iterator same_row(const Json& rows, const Json& wanted) {
+  return std::find_if(rows.begin(), rows.end(), [&](const Json& each) {
+    return each["name"] == wanted["name"] && each["problem"] == wanted["problem"];
+  });
+}
+
+/// The rows of `mine`, of the file at `path`, that `others` lack.
+void print_missing(const Json& mine, const Json& others, const std::string& path) {
+  for (const Json& row : mine) {
+    if (same_row(others, row) != others.end()) continue;
+    fmt::print("only in {}: {}, {}\n", path, row["name"].get<std::string>(),
+               row["problem"].get<std::string>());
+  }
+}
+
 }  // namespace
 
 Comparison compare_samples(const std::vector<double>& before, const std::vector<double>& after) {
@@ -57,13 +72,10 @@ Comparison compare_samples(const std::vector<double>& before, const std::vector<
 int bench_compare(const std::string& before, const std::string& after, bool json) {
   const Json old_rows = rows_of(before), new_rows = rows_of(after);
   Json document = Json::array();
-  std::vector<std::vector<std::string>> rows{
-      {"config", "old us", "new us", "new / old", "95 % interval", ""}};
+  std::vector<std::vector<std::string>> rows{{"config", "old", "new", "new / old", "95 % interval", ""}};
   bool slower = false;
   for (const Json& row : new_rows) {
-    const auto match = std::find_if(old_rows.begin(), old_rows.end(), [&](const Json& each) {
-      return each["name"] == row["name"] && each["problem"] == row["problem"];
-    });
+    const auto match = same_row(old_rows, row);
     if (match == old_rows.end()) continue;
     const auto was = (*match)["samples"].get<std::vector<double>>(),
                is = row["samples"].get<std::vector<double>>();
@@ -76,9 +88,9 @@ int bench_compare(const std::string& before, const std::string& after, bool json
                         {"ratio", c.ratio},
                         {"interval", {c.low, c.high}},
                         {"verdict", c.verdict()}});
-    rows.push_back({row["name"].get<std::string>(), fmt::format("{:.1f}", median(was)),
-                    fmt::format("{:.1f}", median(is)), fmt::format("{:.3f}", c.ratio),
-                    fmt::format("{:.3f} .. {:.3f}", c.low, c.high), c.verdict()});
+    rows.push_back({row["name"].get<std::string>(), time_text(median(was)), time_text(median(is)),
+                    fmt::format("{:.3f}", c.ratio), fmt::format("{:.3f} .. {:.3f}", c.low, c.high),
+                    c.verdict()});
   }
   if (document.empty())
     throw Error(ErrorCode::bad_input, "--compare: the files have no row of the same config and problem");
@@ -86,6 +98,8 @@ int bench_compare(const std::string& before, const std::string& after, bool json
     print_json(document);
   } else {
     fmt::print("{}", table(rows));
+    print_missing(old_rows, new_rows, before);
+    print_missing(new_rows, old_rows, after);
   }
   return slower ? 1 : 0;
 }

@@ -8,6 +8,7 @@
 #include "cli/commands.hpp"
 #include "cli/generate/shipped.hpp"
 #include "cli/output.hpp"
+#include "generator/config/keys.hpp"
 #include "generator/config/report.hpp"
 
 namespace kiln::cli {
@@ -82,7 +83,8 @@ Action add_keys(CLI::App& command, Common& common) {
   };
   auto options = std::make_shared<Options>();
   command.add_option("KEY", options->keys, "Keys to show; all of them without any");
-  command.add_option("--target", options->target, "Only what this target takes");
+  command.add_option("--target", options->target, "Only what this target takes")
+      ->type_name("TEXT:{" + target_names(kAllTargets) + "}");
   return [options, &common] {
     if (!options->target.empty() && !target_from(options->target))
       throw Error(ErrorCode::bad_input, "--target: there is no target '" + options->target +

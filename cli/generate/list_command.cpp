@@ -12,6 +12,7 @@
 #include "cli/generate/config_source.hpp"
 #include "cli/output.hpp"
 #include "generator/config/defaults.hpp"
+#include "generator/config/keys.hpp"
 #include "generator/masks/sized.hpp"
 
 namespace kiln::cli {
@@ -148,7 +149,8 @@ int list(const Options& options, bool json) {
 Action add_list(CLI::App& command, Common& common) {
   auto options = std::make_shared<Options>();
   command.add_option("WORD", options->words, "Only configs that have every word in their name or a column");
-  command.add_option("--target", options->target, "Only this target, such as sm_90a");
+  command.add_option("--target", options->target, "Only this target, such as sm_90a")
+      ->type_name("TEXT:{" + target_names(kAllTargets) + "}");
   command.add_option("--operation", options->operation, "prefill or decode")
       ->check(CLI::IsMember({"prefill", "decode"}));
   return [options, &common] { return list(*options, common.json); };

@@ -73,7 +73,8 @@ Json& next_best(const Json& mine, Json& others) {
 }
 
 /// Why the planner's value, as far as its limits and the model say it; and marks the next best of `others`.
-std::string reason(bool given, const Json& mine, Json& others) {
+/// `measured`: kernels of this target were timed on hardware.
+std::string reason(bool given, const Json& mine, Json& others, bool measured) {
   if (others.empty()) return given ? "given in the config" : "no other value plans";
   Json& best = next_best(mine, others);
   best["next"] = true;
@@ -84,9 +85,8 @@ std::string reason(bool given, const Json& mine, Json& others) {
   if (ratio >= 1.005)
     return fmt::format("fastest by the model; the next best is {:.0f} % slower", 100 * (ratio - 1));
   if (ratio > 0.995) return "the model sees no difference to the next best; the planner's rule decides";
-  return fmt::format(
-      "the planner's rule, which measurements set; the model alone has another {:.0f} % faster",
-      100 * (1 / ratio - 1));
+  return fmt::format("the planner's rule{}; the model alone has another {:.0f} % faster",
+                     measured ? ", which measurements set" : "", 100 * (1 / ratio - 1));
 }
 
 /// Values beside the planner's, as the schema lists them or next to a number, for the reasons why they do not plan.
@@ -116,6 +116,7 @@ Json refused_json(const Config& user, const std::string& key, const Json& chosen
 
 Json choices_json(const Config& user, const Plan& plan) {
   const Json resolved = config_to_dom(plan.resolved());
+  const bool measured = user.target == Target::sm_80 || user.target == Target::sm_90a;
   Json out = Json::array();
   for (const std::string_view name : tunable_keys()) {
     const std::string key(name);
@@ -128,7 +129,7 @@ Json choices_json(const Config& user, const Plan& plan) {
     const KeySpec* spec = find_key(name);
     const bool given = is_set(user, "/" + key);
     const Json mine = cost_json(resolved[key], plan);
-    const std::string why = reason(given, mine, others);
+    const std::string why = reason(given, mine, others, measured);
     out.push_back({{"key", key},
                    {"value", resolved[key]},
                    {"from", given ? "config" : "planner"},

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <utility>
 
 namespace kiln::keys {
 namespace {
@@ -23,6 +24,21 @@ std::string nearest_ints(double value, IntRange range) {
   std::string text = std::to_string(static_cast<int>(down));
   if (up != down) text += ", " + std::to_string(static_cast<int>(up));
   return text;
+}
+
+/// The one of `names` that `text` means: what other libraries and people call it, else the nearest spelling.
+std::string_view meant(std::string_view text, std::span<const std::string_view> names) {
+  static constexpr std::pair<std::string_view, std::string_view> kElsewhere[] = {
+      {"half", "fp16"},    {"float16", "fp16"},  {"bfloat16", "bf16"},
+      {"float32", "f32"},  {"fp8", "fp8_e4m3"},  {"float8_e4m3fn", "fp8_e4m3"},
+      {"ampere", "sm_80"}, {"a100", "sm_80"},    {"hopper", "sm_90a"},
+      {"h100", "sm_90a"},  {"h200", "sm_90a"},   {"blackwell", "sm_100a"},
+      {"b200", "sm_100a"}, {"mi250x", "gfx90a"}, {"mi300x", "gfx942"},
+      {"mi355x", "gfx950"}};
+  for (const auto& [theirs, ours] : kElsewhere) {
+    if (theirs == text && std::find(names.begin(), names.end(), ours) != names.end()) return ours;
+  }
+  return nearest(text, names);
 }
 
 bool is_auto(const Json& value) {
@@ -98,7 +114,7 @@ std::optional<std::string_view> read_name(const Json& value, std::span<const std
     const auto& text = value.get_ref<const std::string&>();
     const auto found = std::find(names.begin(), names.end(), text);
     if (found != names.end()) return *found;
-    const std::string_view close = nearest(text, names);
+    const std::string_view close = meant(text, names);
     context.fail(value, "wants one of " + join(names), close.empty() ? join(names) : std::string(close));
   } else {
     context.fail(value, "wants one of the names " + join(names));

@@ -75,6 +75,13 @@ void check_page_size(const Json& value, const OperandConfig& operand, const Read
 
 void read_operand(const Json& value, Config& config, const ReadContext& context) {
   static constexpr std::string_view known[] = {"kind", "page_size", "quantization"};
+  if (value.is_string()) {  // "paged" for {"kind": "paged", ...}
+    const std::string_view kind = nearest(value.get_ref<const std::string&>(), operand_names());
+    const std::string_view size = kind == "paged" ? R"(, "page_size": 64)" : "";
+    context.fail(value, "wants an object with " + join(known),
+                 kind.empty() ? "" : fmt::format(R"({{"kind": "{}"{}}})", kind, size));
+    return;
+  }
   if (!check_members(value, known, context)) return;
   OperandConfig out;
   if (value.contains("kind")) {
@@ -165,14 +172,22 @@ void read_window(const Json& value, Config& config, const ReadContext& context) 
 
 constexpr std::string_view kMaskNames[] = {"none", "causal", "custom"};
 
-/// The name that was meant, and the masks that have a length.
+/// {"sliding_window": 4096}
+std::string sized_example(const SizedMask& mask) {
+  return fmt::format(R"({{"{}": {}}})", mask.name, mask.kind == MaskConfig::Kind::chunked ? 8192 : 4096);
+}
+
+/// The name that was meant, and the masks that have a length; of a part of such a mask's name that mask alone.
 std::string mask_suggestion(const Json& value) {
-  const std::string near =
-      value.is_string() ? std::string(nearest(value.get<std::string>(), kMaskNames)) : "";
+  if (!value.is_string()) return "";
+  const std::string& text = value.get_ref<const std::string&>();
+  for (const SizedMask& mask : sized_masks()) {
+    if (text.size() > 3 && mask.name.find(text) != std::string_view::npos) return sized_example(mask);
+  }
+  const std::string near(nearest(text, kMaskNames));
   if (near.empty()) return "";
   std::string out = near;
-  for (const SizedMask& mask : sized_masks())
-    out += fmt::format(R"(, {{"{}": {}}})", mask.name, mask.kind == MaskConfig::Kind::chunked ? 8192 : 4096);
+  for (const SizedMask& mask : sized_masks()) out += ", " + sized_example(mask);
   return out;
 }
 

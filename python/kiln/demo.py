@@ -27,7 +27,7 @@ def load(runtime: kiln.Runtime) -> tuple[kiln.Kernel, str]:
         folder = pathlib.Path(__file__).absolute().parent / "_demo"
         image = gzip.decompress((folder / "kernel.ptx.gz").read_bytes())
         kernel = runtime.load_image((folder / "kernel.json").read_text(), image)
-        return kernel, "no kernel compiler here, so the compiled kernel of the package (pip install 'kiln[cuda]' brings one)"
+        return kernel, "no kernel compiler here, so the compiled kernel of the package (pip install '.[cuda]' brings one)"
 
 
 def main() -> int:

@@ -133,6 +133,20 @@ TEST_CASE("one bad config among good ones: nothing is written") {
   CHECK(validate.json()[1]["ok"] == false);
 }
 
+TEST_CASE("a page shows what was measured of its kernel, and of no other") {
+  const auto page_of = [](const std::string& config) {
+    const std::string page = KILN_BINARY_DIR "/inspect_measured_test.html";
+    CHECK(run_kiln("inspect " + config + " --html " + page, "", "KILN_NVRTC=/nonexistent").status == 0);
+    return slurp(page);
+  };
+  for (const char* config :
+       {"prefill_bf16_d128_sm90a", "prefill_bf16_d128_causal_sm90a", "decode_bf16_d128_sm90a"})
+    CHECK_MESSAGE(page_of(config).find("\"measured\":[{") != std::string::npos, config);
+  for (const char* config :
+       {"prefill_bf16_d128_softcap_causal_sm90a", "prefill_bf16_d128_alibi_causal_sm90a"})
+    CHECK_MESSAGE(page_of(config).find("\"measured\":[]") != std::string::npos, config);
+}
+
 TEST_CASE("inspect works without a compiler") {
   const auto result = run_kiln("inspect --json -", kGood, "KILN_NVRTC=/nonexistent");
   CHECK(result.status == 0);
@@ -146,6 +160,13 @@ TEST_CASE("inspect works without a compiler") {
     CAPTURE(part);
     CHECK(text.find(part) != std::string::npos);
   }
+  // No kernel for AMD was ever timed: no value of its planner is called measured.
+  const std::string amd = KILN_BINARY_DIR "/inspect_amd_test.html";
+  CHECK(run_kiln("inspect prefill_bf16_d128_causal_gfx942 --html " + amd).status == 0);
+  std::ifstream amd_in(amd);
+  const std::string amd_text((std::istreambuf_iterator<char>(amd_in)), {});
+  CHECK(amd_text.find("the model alone has another") != std::string::npos);
+  CHECK(amd_text.find("which measurements set") == std::string::npos);
   // One page that fetches nothing.
   for (const char* part : {"<link", "src=", "http://", "https://", "KILN_DATA"}) {
     CAPTURE(part);

@@ -97,6 +97,10 @@ TEST_CASE("completion: the shells take the scripts, and every command is in them
                              "completion.bash; COMP_WORDS=(kiln run x --policy r); COMP_CWORD=4; _kiln; "
                              "[ \"${COMPREPLY[*]}\" = random ]'";
   CHECK(std::system(values.c_str()) == 0);
+  const std::string targets = "test \"$(bash -c '. " + scratch() +
+                              "completion.bash; COMP_WORDS=(kiln list --target gfx94); COMP_CWORD=3; _kiln; "
+                              "echo ${COMPREPLY[*]}')\" = gfx942";
+  CHECK(std::system(targets.c_str()) == 0);
   if (std::system("command -v fish >/dev/null") == 0) {
     std::ofstream(scratch() + "completion.fish") << run_kiln("completion fish").out;
     const std::string fish = "test \"$(HOME=" + scratch() + " fish -c 'source " + scratch() +
@@ -116,6 +120,20 @@ TEST_CASE("names that other libraries have lead to kiln's") {
   CHECK(text.find("/head_dim = 128: schema: unknown key (nearest legal: depth)") != std::string::npos);
   CHECK(text.find("(nearest legal: mask: {\"sliding_window\": N})") != std::string::npos);
   CHECK(text.find("/softmax_scale = 1: schema: unknown key (nearest legal: scale)") != std::string::npos);
+}
+
+TEST_CASE("values that other libraries and people name lead to kiln's") {
+  const std::string text = refusal_of(
+      R"({"target": "h100", "operation": "decode", "dtype": "half", "kv_dtype": "fp8", "depth": 128,
+                     "mask": "window", "operand": "paged", "alibi": true, "page_size": 64})");
+  for (const char* hint :
+       {"/target = \"h100\": schema: wants one of sm_80, sm_90a, sm_100a, gfx90a, gfx942, gfx950 "
+        "(nearest legal: sm_90a)",
+        "(nearest legal: fp16)", "(nearest legal: fp8_e4m3)", "(nearest legal: {\"sliding_window\": 4096})",
+        "(nearest legal: {\"kind\": \"paged\", \"page_size\": 64})", "(nearest legal: score_mod: \"alibi\")",
+        "(nearest legal: operand: {\"kind\": \"paged\", \"page_size\": N})"}) {
+    CHECK_MESSAGE(text.find(hint) != std::string::npos, hint << " in\n" << text);
+  }
 }
 
 TEST_CASE("a mask that is none is told of all there are") {

@@ -210,6 +210,17 @@ TEST_CASE("bench --compare tells what is faster from what is noise") {
   CHECK(slower.json()[0]["interval"][0].get<double>() > 1.05);
   CHECK(slower.json()[0]["interval"][1].get<double>() < 1.15);
   CHECK(run_kiln("bench --compare " + slow + " " + base).out.find("faster") != std::string::npos);
+  // Times in the unit that fits; what is in one file alone is named.
+  const auto row = [](const std::string& name, const std::string& us) {
+    return R"({"name": ")" + name + R"(", "problem": "p", "samples": [)" + us + "," + us + "," + us + "," +
+           us + "," + us + "]}";
+  };
+  const std::string two = scratch() + "two.json";
+  std::ofstream(two) << "[" + row("long", "3810887.1") + "," + row("gone", "1") + "]";
+  std::ofstream(scratch() + "one.json") << "[" + row("long", "3810887.1") + "]";
+  const std::string shown = run_kiln("bench --compare " + two + " " + scratch() + "one.json").out;
+  CHECK(shown.find("3.81 s") != std::string::npos);
+  CHECK(shown.find("only in " + two + ": gone, p") != std::string::npos);
   for (const std::string& bad :
        {base + " " KILN_SOURCE_DIR "/README.md", file("few.json", "1, 2") + " " + base}) {
     const auto refused = run_kiln("bench --compare " + bad);

@@ -9,103 +9,68 @@
 #include "generator/emit/output_elements.hpp"
 #include "generator/emit/parameters.hpp"
 #include "generator/schedules/sm90_prefill/parts.hpp"
-#include "generator/systems/scale_strides.hpp"
 
 namespace kiln::sm90 {
 namespace {
 
-/// Where the lengths of the keys come from, of operands whose sequences differ.
-const char* key_lengths(const PrefillPlan& p) {
-  return p.operand->table() ? "seqlens_k" : "cu_seqlens_k";
-}
+using prefill::Parts;
 
 /// Those of Q, K, V and, unless its rows leave as floats, O.
-std::vector<KernelParam> tensor_maps(const PrefillPlan& p) {
-  const int l2_promotion = p.fp8 ? 128 : 256;
-  const auto map = [&](const char* role, int box_rows) {
+std::vector<KernelParam> tensor_maps(const Parts& parts) {
+  const PrefillPlan& p = parts.plan;
+  const int l2_promotion = parts.tiles->l2_promotion();
+  const auto map = [&](const char* role, int box_rows, int columns, int span) {
     KernelParam param{KernelParam::Kind::tensor_map, role, {}};
-    const bool out = std::string_view(role) == "o";
-    param.map.dims = {{"depth", out ? p.o_panel_columns() : p.panel_columns()},
-                      {"seq", box_rows},
-                      {"head", 1},
-                      {"batch", 1}};
-    param.map.swizzle_bytes = out ? p.o_span : p.span_bytes;
+    param.map.dims = {{"depth", columns}, {"seq", box_rows}, {"head", 1}, {"batch", 1}};
+    param.map.swizzle_bytes = span;
     param.map.l2_promotion_bytes = l2_promotion;
     return param;
   };
-  std::vector<KernelParam> params{map("q", 64), map("k", p.k->box_rows()), map("v", p.v->box_rows())};
-  if (!p.o_floats) params.push_back(map("o", 16));
-  const auto fold = [&p](std::size_t i) { return i == 1 ? p.k_fold : p.v_fold; };
-  for (const std::size_t i : {1u, 2u})
-    if (p.operand->table() || fold(i) > 1)
-      params[i].map = p.operand->map(p.panel_columns(), p.span_bytes, l2_promotion, fold(i));
-  for (const std::size_t i : {1u, 2u})
-    if (p.narrow) params[i].map.swizzle_bytes = 0, params[i].map.l2_promotion_bytes = 128;
-  if (p.raw_rows) params[1].map.dims[0].box = p.depth, params[2].map.dims[0].box = p.ov_depth;
+  std::vector<KernelParam> params{map("q", 64, p.panel_columns(), p.span_bytes),
+                                  map("k", p.k->box_rows(), p.panel_columns(), p.span_bytes),
+                                  map("v", p.v->box_rows(), p.panel_columns(), p.span_bytes)};
+  parts.output->add_map(params, map("o", 16, p.o_panel_columns(), p.o_span));
+  parts.copies->set_maps(params[1], params[2], l2_promotion);
+  parts.tiles->set_maps(params[1], params[2]);
   return params;
 }
 
-/// What follows a tensor's name in those of its strides.
-std::vector<std::string> stride_axes(const PrefillPlan& p, std::string_view tensor) {
-  const bool query = tensor == "q" || tensor == "o";
-  std::vector<std::string> axes{"_stride_seq", "_stride_head"};
-  if (!p.ragged) axes.insert(axes.begin(), "_stride_batch");
-  if (!query && p.operand->table()) axes.insert(axes.begin(), "_stride_page");
-  return axes;
-}
-
 /// Tensors that are read or written by address: O's rows one by one, and all of rows that are computed again.
-std::vector<std::string> by_address(const PrefillPlan& p) {
-  if (p.hidden.on()) return {"q", "k", "v", "o"};
-  return p.ragged || p.o_floats ? std::vector<std::string>{"o"} : std::vector<std::string>{};
+std::vector<std::string> by_address(const Parts& parts) {
+  if (parts.plan.hidden.on()) return {"q", "k", "v", "o"};
+  return parts.output->by_address() ? std::vector<std::string>{"o"} : std::vector<std::string>{};
 }
 
-void add_pointers(std::vector<KernelParam>& params, const PrefillPlan& p) {
-  for (const std::string& tensor : by_address(p)) params.push_back({KernelParam::Kind::pointer, tensor, {}});
+void add_pointers(std::vector<KernelParam>& params, const Parts& parts) {
+  for (const std::string& tensor : by_address(parts))
+    params.push_back({KernelParam::Kind::pointer, tensor, {}});
 }
 
-void add_strides(std::vector<KernelParam>& params, const PrefillPlan& p) {
-  for (const std::string& tensor : by_address(p))
-    for (const std::string& axis : stride_axes(p, tensor))
+void add_strides(std::vector<KernelParam>& params, const Parts& parts) {
+  for (const std::string& tensor : by_address(parts)) {
+    const bool keys = tensor == "k" || tensor == "v";
+    for (const std::string& axis : keys ? parts.copies->key_axes() : parts.items->axes())
       params.push_back({KernelParam::Kind::i64, tensor + axis, {}});
-}
-
-void add_scales(std::vector<KernelParam>& params, const PrefillPlan& p) {
-  if (!p.scales()) return;
-  using Kind = KernelParam::Kind;
-  if (p.fp8) params.push_back({Kind::pointer, "q_scale", {}});
-  for (const char* role : {"k_scale", "v_scale"}) {
-    if (p.scale_tiles()) {
-      params.push_back({Kind::tensor_map, role, p.operand->scale_map()});
-    } else {
-      params.push_back({Kind::pointer, role, {}});
-    }
   }
-  if (p.scales_by_token() && !p.scale_tiles()) add_scale_strides(params, *p.config.operand, true);
 }
 
-std::vector<KernelParam> kernel_params(const PrefillPlan& p) {
-  std::vector<KernelParam> params = tensor_maps(p);
+std::vector<KernelParam> kernel_params(const Parts& parts) {
+  const PrefillPlan& p = parts.plan;
+  std::vector<KernelParam> params = tensor_maps(parts);
   const auto add = [&](KernelParam::Kind kind, const char* role) { params.push_back({kind, role, {}}); };
   using Kind = KernelParam::Kind;
   p.results.add_pointers(params);
-  add_scales(params, p);
-  add_pointers(params, p);
-  if (p.ragged) add(Kind::pointer, "cu_seqlens_q"), add(Kind::pointer, key_lengths(p));
-  if (p.part) add(Kind::pointer, "seqlens_k");
+  parts.scales->add_params(params);
+  add_pointers(params, parts);
+  parts.items->add_lengths(params);
   for (KernelParam& param : p.operand->params()) params.push_back(std::move(param));
-  if (p.dynamic) add(Kind::pointer, "tile_counter");
+  parts.items->add_counter(params);
   add(Kind::i32, "heads_q"), add(Kind::i32, "heads_kv");
-  if (!p.ragged) add(Kind::i32, "seqlen_q"), add(Kind::i32, "seqlen_k");
-  if (p.operand->table()) add(Kind::i32, "key_capacity");
-  if (p.ragged) {
-    add(Kind::i32, "batch");
-  } else {
-    add(Kind::i32, "num_m_blocks"), add(Kind::i32, "num_tiles");
-    if (p.dynamic) add(Kind::i32, "section_heads");
-  }
+  parts.items->add_rows(params);
+  parts.copies->add_capacity(params);
+  parts.items->add_counts(params);
   p.results.add_total(params, p.ragged);
-  add_strides(params, p);
+  add_strides(params, parts);
   p.hidden.add_params(params, p.config);
   add_score_params(params, *p.mask, *p.modifier);
   for (const char* name : p.modifier->factors(p.results.lse())) add(Kind::f32, name);
@@ -117,105 +82,61 @@ void emit_work(Writer& w, const PrefillPlan& p) {
   p.work_items().emit(w);
 }
 
-void emit_prefetch_maps(Writer& w, const PrefillPlan& p) {
-  for (const char* name : {"q", "k", "v", "o"})
-    if (*name != 'o' || !p.o_floats) w.line("prefetch_tensor_map(&{}_map);", name);
-  if (p.scale_tiles()) w.line("prefetch_tensor_map(&k_scale_map); prefetch_tensor_map(&v_scale_map);");
+void emit_prefetch_maps(Writer& w, const Parts& parts) {
+  for (const char* name : {"q", "k", "v"}) w.line("prefetch_tensor_map(&{}_map);", name);
+  parts.output->emit_prefetch_map(w);
+  parts.scales->emit_prefetch_maps(w);
 }
 
-void emit_barriers(Writer& w, const PrefillPlan& p) {
-  for (int i = 0; i < p.num_math_warpgroups; ++i) {
+void emit_barriers(Writer& w, const Parts& parts) {
+  for (int i = 0; i < parts.plan.num_math_warpgroups; ++i) {
     w.line("mbarrier_init(mbar_q_full + {}, 1); mbarrier_init(mbar_q_empty + {}, 4);", 8 * i, 8 * i);
   }
-  constexpr int kConverters = PrefillPlan::kConverterWarps;
-  const bool lanes_copy = p.scales_by_token() && !p.scale_tiles();
-  p.k->ring().emit_init(w, p.narrow ? kConverters : lanes_copy ? 33 : 1, p.k->empty_arrivals());
-  if (!p.shared_ring) p.v->ring().emit_init(w, p.converts() ? kConverters : 1, p.v->empty_arrivals());
-  // One lane's bytes, and the lanes' own copies of scales.
-  if (p.converts()) p.raw->emit_init(w, p.narrow && lanes_copy ? 33 : 1, kConverters);
-  if (p.dynamic) p.work->emit_init(w, 1, p.work_slots_free() ? 0 : p.work_readers());
+  parts.tiles->emit_init(w);
+  parts.items->emit_init(w);
 }
 
-void emit_setup(Writer& w, const PrefillPlan& p) {
+void emit_setup(Writer& w, const Parts& parts) {
+  const PrefillPlan& p = parts.plan;
   w.line("extern __shared__ __align__(1024) unsigned char smem_bytes[];");
   w.line("const u32 smem = smem_address(smem_bytes);");
-  for (const char* name : {"q", "k", "v"}) {
-    const int offset = name[0] == 'q' ? p.smem_q : name[0] == 'k' ? p.smem_k : p.smem_v;
-    w.line("const u32 smem_{} = smem + {};", name, offset);
-  }
+  w.line("const u32 smem_q = smem + {};", p.smem_q);
+  w.line("const u32 smem_k = smem + {};", p.smem_k);
+  w.line("const u32 smem_v = smem + {};", p.smem_v);
   w.line("const u32 mbar_q_full = smem + {}, mbar_q_empty = smem + {};", p.smem_q_barriers,
          p.smem_q_barriers + 8 * p.num_math_warpgroups);
   p.k->ring().emit_addresses(w, p.smem_k_barriers);
   p.v->ring().emit_addresses(w, p.smem_v_barriers);
-  if (p.converts()) {
-    w.line("const u32 smem_raw = smem + {};", p.smem_raw);
-    p.raw->emit_addresses(w, p.smem_raw_barriers);
-  }
-  if (p.scales_by_token()) {
-    w.line("const u32 smem_k_scales = smem + {}, smem_v_scales = smem + {};", p.smem_scales,
-           p.smem_scales + p.num_kv_stages * p.k_scale_bytes());
-    if (p.narrow) w.line("const u32 smem_raw_scales = smem + {};", p.smem_raw_scales);
-  }
-  if (p.dynamic) {
-    p.work->emit_addresses(w, p.smem_work_barriers,
-                           p.work_slots_free() ? StagedPipeline::Named::full : StagedPipeline::Named::both);
-    if (p.ragged) {
-      w.line("int4* const work_items = (int4*)(smem_bytes + {});", p.smem_work);
-    } else {
-      w.line("int* const work_slots = (int*)(smem_bytes + {});", p.smem_work);
-    }
-  }
-  if (p.cluster > 1) w.line("const u32 rank = cluster_rank();");
+  parts.tiles->emit_addresses(w);
+  parts.scales->emit_addresses(w);
+  parts.items->emit_addresses(w);
+  parts.blocks->emit_rank(w);
   w.line("const int warpgroup = __shfl_sync(0xffffffffu, (int)threadIdx.x / 128, 0);");
   w.blank();
   w.open("if (threadIdx.x == 0)");
-  emit_prefetch_maps(w, p);
-  emit_barriers(w, p);
+  emit_prefetch_maps(w, parts);
+  emit_barriers(w, parts);
   w.line("fence_mbarrier_init();");
   w.close();
-  if (p.cluster > 1) {
-    w.comment("every block of the cluster must see the others' barriers before it fills their slots");
-    w.line("cluster_arrive(); cluster_wait();");
-  } else {
-    w.line("__syncthreads();");
-  }
+  parts.blocks->emit_sync(w);
 }
 
-void use_copies(Prelude& prelude, const PrefillPlan& p) {
-  if (p.fp8_tokens()) {
-    if (!p.scale_tiles()) prelude.use("copy_async_4");
-    prelude.use("load_shared_float2");
-    prelude.add("times",
-                "__device__ __forceinline__ float2 times(float2 x, float y) { return make_float2(x.x * y, "
-                "x.y * y); }\n");
-  }
-  if (p.scale_tiles()) prelude.use("tma_load_3d");
-  if (p.k_fold > 1 || p.v_fold > 1) prelude.use("tma_load_5d");
-}
-
-void use_sections(Prelude& prelude, const PrefillPlan& p) {
+void use_sections(Prelude& prelude, const Parts& parts) {
+  const PrefillPlan& p = parts.plan;
   for (const char* section : {"types", "smem_address", "elect_one", "setmaxnreg", "mbarrier_init",
                               "fence_mbarrier_init", "mbarrier_expect_tx", "mbarrier_arrive", "mbarrier_wait",
                               "named_barrier", "prefetch_tensor_map", "tma_load", "fence_proxy_async"}) {
     prelude.use(section);
   }
-  if (!p.o_floats) prelude.use("tma_store"), prelude.use("stmatrix");
-  if (p.ragged) {
-    for (const char* section : {"zero_16_bytes", "ragged_items"}) prelude.use(section);
-    if (!p.o_floats) prelude.use("copy_16_bytes");
-    prelude.use(p.operand->table() ? "sequence_of_pages" : "sequence_of_offsets");
-  }
-  if (p.cluster > 1) {
-    for (const char* section :
-         {"cluster_rank", "cluster_sync", "mbarrier_arrive_cluster", "tma_load_multicast"})
-      prelude.use(section);
-  }
-  if (!p.fp8) prelude.use(p.math == DType::bf16 ? "pack_bf16" : "pack_fp16");
+  parts.output->use(prelude);
+  parts.items->use(prelude);
+  parts.blocks->use(prelude);
+  parts.copies->use(prelude);
+  parts.tiles->use(prelude);
+  parts.scales->use(prelude);
+  parts.query->use(prelude);
   use_output(prelude, *p.config.out_dtype);
-  if (p.narrow) use_converter(prelude, p);
-  if (p.fp8) use_transposer(prelude, p);
-  if (p.results.lse() || p.fp8_tokens()) prelude.use("log2_approx");
-  use_copies(prelude, p);
+  p.results.use(prelude);
   p.softmax->use(prelude);
   p.modifier->use(prelude);
   p.hidden.use(prelude);
@@ -247,10 +168,11 @@ Manifest manifest(const PrefillPlan& p, const std::vector<KernelParam>& params) 
 }  // namespace
 
 KernelSource emit_prefill(const PrefillPlan& p) {
+  const Parts parts(p);
   Prelude prelude("sm90.cuh");
-  use_sections(prelude, p);
+  use_sections(prelude, parts);
 
-  const auto params = without_fixed_heads(kernel_params(p), p.config);
+  const auto params = without_fixed_heads(kernel_params(parts), p.config);
   const std::string name = *p.config.name;
   Writer body;
   body.line("#define kInfinity __int_as_float(0x7f800000)");
@@ -259,8 +181,7 @@ KernelSource emit_prefill(const PrefillPlan& p) {
   emit_fixed_heads(body, p.config);
   emit_work(body, p);
   body.line("extern \"C\" __global__ void __launch_bounds__({}, 1)", p.num_threads());
-  body.open("{}{}({})", p.cluster > 1 ? fmt::format("__cluster_dims__({}, 1, 1) ", p.cluster) : "",
-            entry_name(name),
+  body.open("{}{}({})", parts.blocks->attribute(), entry_name(name),
             parameter_list(params, {.q_bytes = p.fp8,
                                     .kv_bytes = p.fp8 || p.narrow,
                                     .o_floats = p.o_floats,
@@ -269,18 +190,14 @@ KernelSource emit_prefill(const PrefillPlan& p) {
   body.line("#if defined(__CUDA_ARCH__) && !defined(__CUDA_ARCH_FEAT_SM90_ALL)");
   body.line("asm volatile(\"trap;\");  // built for plain sm_90, which has neither wgmma nor setmaxnreg");
   body.line("#else");
-  emit_setup(body, p);
+  emit_setup(body, parts);
   body.blank();
   body.open("if (warpgroup == 0)");
-  emit_producer(body, p);
+  emit_producer(body, parts);
   body.reopen("else");
-  emit_consumer(body, p);
+  emit_consumer(body, parts);
   body.close();
-  if (p.cluster > 1) {
-    body.comment("no block leaves while another may still arrive on its barriers");
-    body.line("__syncwarp();");
-    body.line("cluster_arrive(); cluster_wait();");
-  }
+  parts.blocks->emit_end(body);
   body.line("#endif");
   body.close();
 

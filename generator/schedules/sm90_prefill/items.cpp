@@ -9,128 +9,298 @@
 // microseconds, which the tiles of this one hide.
 #include "generator/schedules/sm90_prefill/parts.hpp"
 
-namespace kiln::sm90 {
+namespace kiln::sm90::prefill {
 namespace {
 
-// The item at hand; the one after it is written beside it, so this one can be read until its end.
-void emit_read(Writer& w) {
-  w.line("const int4* const item = work_items + 2 * work_phase;");
-  w.line("const int4 place = item[0], rows = item[1];");
+void add(std::vector<KernelParam>& params, KernelParam::Kind kind, const char* role) {
+  params.push_back({kind, role, {}});
 }
 
-// The loop that finds the items: of a warp that does nothing else, or of the producer, whose registers are
-// short and which keeps in memory where it is.
-void emit_items(Writer& w, const PrefillPlan& p) {
-  const bool kept = !p.own_item_warp();
-  w.line("const RaggedBatch lengths{{cu_seqlens_q, {}, batch, {}}};",
-         p.operand->table() ? "seqlens_k" : "cu_seqlens_k", p.operand->table() ? "key_capacity" : "0");
-  if (kept) w.line("RaggedItems& kept = ((RaggedItems*)(smem_bytes + {}))[lane];", p.smem_items);
-  w.line("{} = first_items(lengths, lane, heads_q, {}, {});", kept ? "kept" : "RaggedItems items", p.BM,
-         p.BN);
-  w.open("for (int number = blockIdx.x;;)");
-  if (kept) w.open(""), w.line("RaggedItems items = kept;");
-  w.line(
-      "write_item(work_items + 2 * work_phase, items, lengths, number, lane, heads_q, heads_kv, {}, {}, {});",
-      p.BM, p.BN, p.section_tiles());
-  if (kept) w.line("kept = items;"), w.close();
-}
+/// Rows of one length.
+class EvenItems : public WorkItems {
+ public:
+  using WorkItems::WorkItems;
+  void add_rows(std::vector<KernelParam>& params) const override {
+    add(params, KernelParam::Kind::i32, "seqlen_q"), add(params, KernelParam::Kind::i32, "seqlen_k");
+  }
+  void add_counts(std::vector<KernelParam>& params) const override {
+    add(params, KernelParam::Kind::i32, "num_m_blocks"), add(params, KernelParam::Kind::i32, "num_tiles");
+  }
+  std::vector<std::string> axes() const override { return {"_stride_batch", "_stride_seq", "_stride_head"}; }
+  void emit_open(Writer& w, ItemReader) const override {
+    w.open("for (int tile = {}; tile < num_tiles;)", p_.first_tile());
+    w.line("const Work work = {};", p_.work_items().decode_call());
+  }
+  std::string coordinates(int column, const std::string& row, const std::string&, const std::string& head,
+                          const std::string& panel) const override {
+    return fmt::format("{}, {}{}, {}, work.batch", column, row, panel, head);
+  }
+  std::string output_row() const override {
+    return "work.batch * o_stride_batch + (row_0) * o_stride_seq + work.head * o_stride_head";
+  }
+  std::string lse_row() const override {
+    return "((long long)work.batch * heads_q + work.head) * seqlen_q + row_0";
+  }
+  std::string store_place(int column) const override {
+    return fmt::format("{}, {}, work.head, work.batch", column, first_row());
+  }
+};
 
-// The slot has been read by all: the next number.
-void emit_next_number(Writer& w, const PrefillPlan& p) {
-  const char* total = p.own_item_warp() ? "items.total" : "kept.total";
-  p.work->emit_wait_empty(w, 0);
-  p.work->emit_step(w);
-  w.comment("Next work item; the last fetch of the launch leaves the counter as it was found.");
-  w.line("int fetched = lane == 0 ? atomicAdd(tile_counter, 1) : 0;");
-  w.line("fetched = __shfl_sync(0xffffffffu, fetched, 0);");
-  w.line("if (lane == 0 && fetched == {} - 1) atomicExch(tile_counter, 0);", total);
-  w.line("number = fetched + gridDim.x;");
-}
+/// Every warp counts.
+class CountedItems final : public EvenItems {
+ public:
+  using EvenItems::EvenItems;
+  void emit_close(Writer& w, ItemReader) const override {
+    w.line("tile += {};", p_.tile_step());
+    w.close();
+  }
+};
 
-// The producer's next number, of a counter over items of rows of one length.
-void emit_fetch(Writer& w, const PrefillPlan& p) {
-  const bool warp = p.warp_produces();
-  w.comment("Next work item; the last fetch of the launch leaves the counter as it was found.");
-  if (warp) {
+/// The producer takes numbers from a counter and hands them on in a ring.
+class FetchedItems : public EvenItems {
+ public:
+  using EvenItems::EvenItems;
+  void add_counter(std::vector<KernelParam>& params) const override {
+    add(params, KernelParam::Kind::pointer, "tile_counter");
+  }
+  void add_counts(std::vector<KernelParam>& params) const override {
+    EvenItems::add_counts(params);
+    add(params, KernelParam::Kind::i32, "section_heads");
+  }
+  void emit_addresses(Writer& w) const override {
+    p_.work->emit_addresses(w, p_.smem_work_barriers, named());
+    w.line("int* const work_slots = (int*)(smem_bytes + {});", p_.smem_work);
+  }
+  void emit_init(Writer& w) const override { p_.work->emit_init(w, 1, readers()); }
+  void emit_open(Writer& w, ItemReader reader) const override {
+    p_.work->emit_state(w, reader == ItemReader::producer);
+    EvenItems::emit_open(w, reader);
+  }
+  void emit_close(Writer& w, ItemReader reader) const override {
+    reader == ItemReader::producer ? emit_next(w) : emit_take(w, reader);
+    w.close();
+  }
+
+ protected:
+  virtual StagedPipeline::Named named() const { return StagedPipeline::Named::both; }
+  virtual int readers() const { return p_.work_readers(); }
+  virtual void emit_wait_slot(Writer& w) const { parts_.issuer->emit_wait_empty(w, *p_.work, 0); }
+  /// A reader's warp has read the slot.
+  virtual void emit_release(Writer& w, ItemReader) const {
+    w.line("__syncwarp();");
+    w.line("if (lane == 0) mbarrier_arrive({});", p_.work->empty(0));
+  }
+
+ private:
+  void emit_next(Writer& w) const {
+    w.comment("Next work item; the last fetch of the launch leaves the counter as it was found.");
+    parts_.issuer->emit_fetch(w);
+    w.line("tile = fetched + gridDim.x;");
+    emit_wait_slot(w);
+    parts_.issuer->open_one(w);
+    w.line("work_slots[{}] = tile;", p_.work->stage());
+    w.line("mbarrier_arrive({});", p_.work->full(0));
+    parts_.issuer->close_one(w);
+    p_.work->emit_step(w);
+  }
+  void emit_take(Writer& w, ItemReader reader) const {
+    w.comment("next work item");
+    p_.work->emit_wait_full(w, 0);
+    w.line("tile = work_slots[{}];", p_.work->stage());
+    emit_release(w, reader);
+    p_.work->emit_step(w);
+  }
+};
+
+/// The producer has Q's rows back from the consumers before it writes the next number: they have read the slot.
+class ItemsFreedByQ : public FetchedItems {
+ public:
+  using FetchedItems::FetchedItems;
+
+ protected:
+  void emit_release(Writer& w, ItemReader reader) const override {
+    if (reader != ItemReader::consumer) FetchedItems::emit_release(w, reader);
+  }
+};
+
+/// And there are no other readers: slots are free without a barrier.
+class FreeItems final : public ItemsFreedByQ {
+ public:
+  using ItemsFreedByQ::ItemsFreedByQ;
+
+ protected:
+  StagedPipeline::Named named() const override { return StagedPipeline::Named::full; }
+  int readers() const override { return 0; }
+  void emit_wait_slot(Writer&) const override {}
+};
+
+class RaggedItems : public WorkItems {
+ public:
+  using WorkItems::WorkItems;
+  void use(Prelude& prelude) const override {
+    prelude.use("zero_16_bytes"), prelude.use("ragged_items");
+    prelude.use(parts_.copies->sequence());
+  }
+  void add_lengths(std::vector<KernelParam>& params) const override {
+    add(params, KernelParam::Kind::pointer, "cu_seqlens_q");
+    add(params, KernelParam::Kind::pointer, parts_.copies->lengths());
+    if (p_.part) add(params, KernelParam::Kind::pointer, "seqlens_k");
+  }
+  void add_counter(std::vector<KernelParam>& params) const override {
+    add(params, KernelParam::Kind::pointer, "tile_counter");
+  }
+  void add_counts(std::vector<KernelParam>& params) const override {
+    add(params, KernelParam::Kind::i32, "batch");
+  }
+  std::vector<std::string> axes() const override { return {"_stride_seq", "_stride_head"}; }
+  bool stores_rows() const override { return true; }
+  void use_row_stores(Prelude& prelude) const override { prelude.use("copy_16_bytes"); }
+  void emit_addresses(Writer& w) const override {
+    p_.work->emit_addresses(w, p_.smem_work_barriers);
+    w.line("int4* const work_items = (int4*)(smem_bytes + {});", p_.smem_work);
+  }
+  void emit_init(Writer& w) const override { p_.work->emit_init(w, 1, p_.work_readers()); }
+  void emit_open(Writer& w, ItemReader reader) const override {
+    p_.work->emit_state(w, false);
+    w.open("for (;;)");
+    p_.work->emit_wait_full(w, 0);
+    emit_read(w);
+    p_.work->emit_step(w);
+    if (reader == ItemReader::producer) {
+      parts_.issuer->emit_item_read(w, p_.work->empty(0));
+    } else {
+      Issuer::emit_item_read_by_warp(w, p_.work->empty(0));
+    }
+    emit_decode(w);
+  }
+  void emit_close(Writer& w, ItemReader) const override { w.close(); }
+
+  std::string coordinates(int column, const std::string& row, const std::string& start,
+                          const std::string& head, const std::string& panel) const override {
+    return fmt::format("{}, {} + {}{}, {}, 0", column, start, row, panel, head);
+  }
+  void emit_zero_tail(Writer& w) const override { parts_.tiles->emit_zero_tail(w); }
+  std::string output_row() const override {
+    return fmt::format("({} + row_0) * o_stride_seq + {} * o_stride_head", p_.late("q_start"),
+                       p_.late("head"));
+  }
+  std::string lse_row() const override {
+    return fmt::format("(long long){} * total_q + {} + row_0", p_.late("head"), p_.late("q_start"));
+  }
+  // Rows after a sequence belong to the next one, so the warp that holds its end stores row by row.
+  void emit_last_rows(Writer& w) const override {
+    const int chunks = p_.o_span / 16;
+    w.line("const int store_rows = {} - ({});", p_.late("seqlen_q"), first_row());
+    w.open("if (store_rows < 16)");
+    w.open("for (int i = lane; i < {} * store_rows; i += 32)", chunks);
+    w.line("const int r = i / {0}, c = i % {0};", chunks);
+    const std::string xor_bits = swizzle_bits(p_.o_span, "r");
+    w.line("u16* const out = o + ({} + {} + r) * o_stride_seq + {} * o_stride_head + 8 * c;",
+           p_.late("q_start"), first_row(), p_.late("head"));
+    for (int panel = 0; panel < p_.ov_depth / p_.o_panel_columns(); ++panel) {
+      w.line("copy_16_bytes(out + {}, o_warp + {} + r * {} + ((c ^ {}) << 4));", panel * p_.o_panel_columns(),
+             panel * p_.o_tile().panel_bytes(), p_.o_span, xor_bits);
+    }
+    w.close();
+    parts_.output->emit_rows_read(w);
+    w.close();
+  }
+  void open_whole_rows(Writer& w) const override { w.open("if (store_rows >= 16)"); }
+  void close_whole_rows(Writer& w) const override { w.close(); }
+  std::string store_place(int column) const override {
+    return fmt::format("{}, {} + {}, {}, 0", column, p_.late("q_start"), first_row(), p_.late("head"));
+  }
+
+ protected:
+  // The item at hand; the one after it is written beside it, so this one can be read until its end.
+  void emit_read(Writer& w) const {
+    w.line("const int4* const item = work_items + 2 * work_phase;");
+    w.line("const int4 place = item[0], rows = item[1];");
+  }
+  void emit_decode(Writer& w) const { w.line("const Work work = {};", p_.work_items().decode_call()); }
+  void emit_lengths(Writer& w) const {
+    w.line("const RaggedBatch lengths{{cu_seqlens_q, {}, batch, {}}};", parts_.copies->lengths(),
+           parts_.copies->capacity());
+  }
+  std::string first_items() const {
+    return fmt::format("first_items(lengths, lane, heads_q, {}, {})", p_.BM, p_.BN);
+  }
+  void emit_write(Writer& w) const {
+    w.line(
+        "write_item(work_items + 2 * work_phase, items, lengths, number, lane, heads_q, heads_kv, {}, {}, "
+        "{});",
+        p_.BM, p_.BN, p_.section_tiles());
+  }
+  // The slot has been read by all: the next number, below `total`.
+  void emit_next_number(Writer& w, const char* total) const {
+    p_.work->emit_wait_empty(w, 0);
+    p_.work->emit_step(w);
+    w.comment("Next work item; the last fetch of the launch leaves the counter as it was found.");
     w.line("int fetched = lane == 0 ? atomicAdd(tile_counter, 1) : 0;");
     w.line("fetched = __shfl_sync(0xffffffffu, fetched, 0);");
-    w.line("if (lane == 0 && fetched == num_tiles - 1) atomicExch(tile_counter, 0);");
-  } else {
-    w.line("const int fetched = atomicAdd(tile_counter, 1);");
-    w.line("if (fetched == num_tiles - 1) atomicExch(tile_counter, 0);");
+    w.line("if (lane == 0 && fetched == {} - 1) atomicExch(tile_counter, 0);", total);
+    w.line("number = fetched + gridDim.x;");
   }
-  w.line("tile = fetched + gridDim.x;");
-  if (!p.work_slots_free() && warp) p.work->emit_wait_empty_by_warp(w, 0);
-  if (!p.work_slots_free() && !warp) p.work->emit_wait_empty(w, 0);
-  if (warp) w.open("if (lane == 0)");
-  w.line("work_slots[{}] = tile;", p.work->stage());
-  w.line("mbarrier_arrive({});", p.work->full(0));
-  if (warp) w.close();
-  p.work->emit_step(w);
-}
+};
+
+/// A warp that does nothing else finds them.
+class ItemsOfWarp final : public RaggedItems {
+ public:
+  using RaggedItems::RaggedItems;
+  void emit_warp(Writer& w) const override {
+    w.reopen("else if (threadIdx.x / 32 == 1)");
+    w.banner("work items: one warp finds them for the block");
+    w.line("const int lane = threadIdx.x % 32;");
+    p_.work->emit_state(w, false);
+    emit_lengths(w);
+    w.line("RaggedItems items = {};", first_items());
+    w.open("for (int number = blockIdx.x;;)");
+    emit_write(w);
+    w.line("if (lane == 0) mbarrier_arrive({});", p_.work->full(0));
+    w.line("if (number >= items.total) break;");
+    emit_next_number(w, "items.total");
+    w.close();
+  }
+};
+
+/// The producer finds them, whose registers are short and which keeps in memory where it is.
+class ItemsOfProducer final : public RaggedItems {
+ public:
+  using RaggedItems::RaggedItems;
+  void emit_open(Writer& w, ItemReader reader) const override {
+    if (reader != ItemReader::producer) return RaggedItems::emit_open(w, reader);
+    p_.work->emit_state(w, false);
+    emit_lengths(w);
+    w.line("RaggedItems& kept = ((RaggedItems*)(smem_bytes + {}))[lane];", p_.smem_items);
+    w.line("kept = {};", first_items());
+    w.open("for (int number = blockIdx.x;;)");
+    w.open("");
+    w.line("RaggedItems items = kept;");
+    emit_write(w);
+    w.line("kept = items;");
+    w.close();
+    emit_read(w);
+    w.line("__syncwarp();  // every lane has read the item, and will not when the next one is written");
+    w.line("if (lane == 0) mbarrier_arrive({});", p_.work->full(0));
+    w.line("if (place.x < 0) break;");
+    emit_decode(w);
+  }
+  void emit_close(Writer& w, ItemReader reader) const override {
+    if (reader == ItemReader::producer) emit_next_number(w, "kept.total");
+    w.close();
+  }
+};
 
 }  // namespace
 
-void emit_open_items(Writer& w, const PrefillPlan& p, ItemReader reader) {
-  const bool finds = reader == ItemReader::producer && (!p.ragged || !p.own_item_warp());
-  if (p.dynamic) p.work->emit_state(w, finds && !p.ragged);
-  if (!p.ragged) {
-    w.open("for (int tile = {}; tile < num_tiles;)", p.first_tile());
-  } else if (finds) {
-    emit_items(w, p);
-    emit_read(w);
-    w.line("__syncwarp();  // every lane has read the item, and will not when the next one is written");
-    w.line("if (lane == 0) mbarrier_arrive({});", p.work->full(0));
-    w.line("if (place.x < 0) break;");
-  } else {
-    const bool warp = reader != ItemReader::producer || p.warp_produces();
-    w.open("for (;;)");
-    p.work->emit_wait_full(w, 0);
-    emit_read(w);
-    p.work->emit_step(w);
-    if (warp) w.line("__syncwarp();");
-    w.line("{}mbarrier_arrive({});", warp ? "if (lane == 0) " : "", p.work->empty(0));
-    if (warp) {
-      w.comment("of a value that shared memory gave, the compiler does not know that it is the warp's");
-      w.line("if (__shfl_sync(0xffffffffu, place.x, 0) < 0) break;");
-    } else {
-      w.line("if (place.x < 0) break;");
-    }
-  }
-  w.line("const Work work = {};", p.work_items().decode_call());
+std::unique_ptr<const WorkItems> items_of(const Parts& parts) {
+  const PrefillPlan& p = parts.plan;
+  if (!p.dynamic) return std::make_unique<CountedItems>(parts);
+  if (p.ragged && p.own_item_warp()) return std::make_unique<ItemsOfWarp>(parts);
+  if (p.ragged) return std::make_unique<ItemsOfProducer>(parts);
+  if (p.work_slots_free()) return std::make_unique<FreeItems>(parts);
+  if (p.q_frees_work_slots()) return std::make_unique<ItemsFreedByQ>(parts);
+  return std::make_unique<FetchedItems>(parts);
 }
 
-void emit_close_items(Writer& w, const PrefillPlan& p, ItemReader reader) {
-  if (!p.dynamic) {
-    w.line("tile += {};", p.tile_step());
-  } else if (reader == ItemReader::producer) {
-    if (!p.ragged) {
-      emit_fetch(w, p);
-    } else if (!p.own_item_warp()) {
-      emit_next_number(w, p);
-    }
-  } else if (!p.ragged) {
-    w.comment("next work item");
-    p.work->emit_wait_full(w, 0);
-    w.line("tile = work_slots[{}];", p.work->stage());
-    if (reader != ItemReader::consumer || !p.q_frees_work_slots()) {
-      w.line("__syncwarp();");
-      w.line("if (lane == 0) mbarrier_arrive({});", p.work->empty(0));
-    }
-    p.work->emit_step(w);
-  }
-  w.close();
-}
-
-void emit_item_warp(Writer& w, const PrefillPlan& p) {
-  w.banner("work items: one warp finds them for the block");
-  w.line("const int lane = threadIdx.x % 32;");
-  p.work->emit_state(w, false);
-  emit_items(w, p);
-  w.line("if (lane == 0) mbarrier_arrive({});", p.work->full(0));
-  w.line("if (number >= items.total) break;");
-  emit_next_number(w, p);
-  w.close();
-}
-
-}  // namespace kiln::sm90
+}  // namespace kiln::sm90::prefill

@@ -155,14 +155,10 @@ class Planner {
       refuse_("sm90_prefill", {"/BN", "/operand/quantization/granularity"},
               fmt::format("scales of {} elements leave registers for {} keys here", block, widest),
               std::to_string(widest));
-    const bool few_rows = operand_form(c_.operand->kind).pages() && *c_.operand->page_size < 16;
-    if (few_rows && std::max(p_.depth, p_.ov_depth) > 192)
-      refuse_("sm90_prefill", {"/operand/quantization/granularity", "/operand/page_size"},
-              fmt::format(
-                  "past depth 192 scales of {} elements over pages of less than 16 rows take more registers "
-                  "than O leaves",
-                  block),
-              "per_token");
+    if (std::max(p_.depth, p_.ov_depth) > 192)
+      refuse_("sm90_prefill", {"/operand/quantization/granularity"},
+              fmt::format("past depth 192 scales of {} elements take more registers than O leaves", block),
+              "128, per_token");
     return out_.empty();
   }
 

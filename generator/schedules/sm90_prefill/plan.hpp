@@ -40,8 +40,8 @@ struct PrefillPlan {
   bool ragged;                  ///< Q and O run over the rows of all sequences: every operand but contiguous
   RowResults results;
   bool part = false;    ///< of a sequence: positions are given at launch (part_kernels.hpp)
-  bool narrow = false;  ///< K and V of one byte an element, widened on their way (sm90_prefill_convert.cpp)
-  bool fp8 = false;     ///< Q, K and V of FP8: V is transposed on its way (sm90_prefill_transpose.cpp)
+  bool narrow = false;  ///< K and V of one byte an element, widened on their way (convert.cpp)
+  bool fp8 = false;     ///< Q, K and V of FP8: V is transposed on its way (transpose.cpp)
   DType math;           ///< type of the products
   int num_raw_stages = 0;
   bool packed = false;    ///< OnlineSoftmax::emit_packed
@@ -67,8 +67,6 @@ struct PrefillPlan {
   std::optional<Wgmma> qk, pv;
 
   int num_threads() const { return 128 * (1 + num_math_warpgroups); }
-  /// With one consumer warpgroup every thread may have 255 registers anyway.
-  bool moves_registers() const { return num_math_warpgroups > 1; }
   int math_warps() const { return 4 * num_math_warpgroups; }
   SmemTile q_tile() const { return {64, span_bytes, element_bytes}; }  ///< one warpgroup's rows
   SmemTile o_tile() const { return {64, o_span, 2}; }
@@ -76,8 +74,6 @@ struct PrefillPlan {
   int o_bytes() const { return o_floats ? 0 : 64 * ov_depth * 2; }
   /// Distance between the Q rows of two warpgroups, and between their O rows where O takes Q's place.
   int q_stride() const { return separate_o ? q_bytes() : std::max(q_bytes(), o_bytes()); }
-  /// O leaves by a staging of its own.
-  bool stages_o() const { return separate_o && !o_floats; }
   int o_stride() const { return separate_o ? o_bytes() : q_stride(); }
   int panel_columns() const { return span_bytes / element_bytes; }
   int o_panel_columns() const { return o_span / 2; }
@@ -111,8 +107,6 @@ struct PrefillPlan {
   bool head_scale() const { return scales() && !scales_by_token(); }
   /// The scale of K is part of softmax's factor, where scores are not modified before it.
   bool scale_joins_factor() const { return head_scale() && modifier->none(); }
-  /// Consumers convert their rows of Q.
-  bool converts_q() const { return (narrow && config.dtype != math) || scale_joins_factor(); }
   /// Index of the head's scale.
   std::string head_of_scales() const {
     return scale_of_head(*config.operand->quantization, "work.batch", "work.kv_head");

@@ -12,7 +12,7 @@
 
 #include "generator/schedules/sm90_prefill/parts.hpp"
 
-namespace kiln::sm90 {
+namespace kiln::sm90::prefill {
 namespace {
 
 void emit_ratios(Writer& w, const PrefillPlan& p, const std::string& at) {
@@ -85,4 +85,4 @@ void use_scaled_converter(Prelude& prelude) {
   prelude.add("store_widened", w.take());
 }
 
-}  // namespace kiln::sm90
+}  // namespace kiln::sm90::prefill

@@ -28,14 +28,7 @@ class Sm90Prefill final : public Schedule {
     auto proofs = sm90::operand_proofs("Q", plan_.q_tile(), plan_.padded_depth, false);
     for (auto& proof : sm90::operand_proofs("K", plan_.k->tile(), plan_.padded_depth, false))
       proofs.push_back(std::move(proof));
-    const int columns = plan_.fp8 ? plan_.BN : plan_.padded_ov;
-    for (auto& proof : sm90::operand_proofs("V", plan_.v->tile(), columns, !plan_.fp8))
-      proofs.push_back(std::move(proof));
-    if (plan_.fp8) proofs.push_back(sm90::transposer_proof(plan_));
-    if (plan_.narrow) {
-      proofs.push_back(sm90::converter_proof(plan_, "K", plan_.depth));
-      proofs.push_back(sm90::converter_proof(plan_, "V", plan_.ov_depth));
-    }
+    for (auto& proof : sm90::prefill::Parts(plan_).tiles->proofs()) proofs.push_back(std::move(proof));
     return proofs;
   }
   Timeline timeline() const override {

@@ -93,7 +93,7 @@ void choose_raw_stages(PrefillPlan& p, const Sizes& size) {
     p.num_raw_stages = std::clamp(with_o >= enough ? with_o : (room - std::max(size.q, size.o)) / tile, 2, 4);
     tiles += p.num_raw_stages * tile;
   }
-  p.separate_o = size.q + size.o + tiles + kSpareSmem <= most_smem();
+  p.separate_o = p.o_floats || size.q + size.o + tiles + kSpareSmem <= most_smem();
 }
 
 bool check_pages(const PrefillPlan& p, const Refusals& refuse) {

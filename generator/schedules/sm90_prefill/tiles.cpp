@@ -94,7 +94,9 @@ bool has_many_scales(const Config& c) {
 }
 
 int widest_narrow(const Config& c) {
-  return has_many_scales(c) && std::max(c.depth, *c.ov_depth) > 128 ? 64 : 128;
+  if (!has_many_scales(c)) return 128;
+  const bool few_rows = operand_form(c.operand->kind).pages() && c.operand->page_size.value_or(0) < 16;
+  return std::max(c.depth, *c.ov_depth) > 128 ? 64 : few_rows ? 96 : 128;
 }
 
 int key_step(const Config& c) {
@@ -106,7 +108,8 @@ int lent_registers(const Config& c, int num_math_warpgroups) {
   const bool pages = operand_form(c.operand->kind).table();
   const unsigned rows = static_cast<unsigned>(c.operand->page_size.value_or(0));
   if (is_narrow(c)) {
-    if (std::max(c.depth, *c.ov_depth) > 192) return 16;  // O leaves consumers no more
+    // Beside O and scales of keys consumers have no more to give.
+    if (std::max(c.depth, *c.ov_depth) > 192 && scales_by_row(c.operand->quantization)) return 16;
     return has_many_scales(c) ? 32 : pages && rows < 16 ? 24 : 16;
   }
   return is_fp8(c.dtype) || (pages && (num_math_warpgroups == 3 || rows < 4 || !std::has_single_bit(rows)))
