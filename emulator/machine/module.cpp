@@ -111,7 +111,8 @@ void apply_patches(LaunchState& s) {
       if (p.sign && p.bytes <= 8 && v[0] >> 63 != 0) v[1] = ~std::uint64_t{0};
     }
     for (int lane = 0; lane < 32; ++lane)
-      std::memcpy(s.constants.data() + (p.ref & ~3u) + static_cast<std::size_t>(lane) * p.row, v.data(), p.row);
+      std::memcpy(s.constants.data() + (p.ref & ~3u) + static_cast<std::size_t>(lane) * p.row, v.data(),
+                  p.row);
   }
 }
 

@@ -8,6 +8,7 @@
 #include "generator/emit/parameters.hpp"
 #include "generator/emit/prelude.hpp"
 #include "generator/emit/text_template.hpp"
+#include "generator/emit/wrap.hpp"
 #include "generator/emit/writer.hpp"
 
 namespace kiln {
@@ -80,6 +81,7 @@ KernelSource make_merge_kernel(const Config& user, int parts) {
   text.raw(prelude.lines());
   text.raw(fill_template("merge.cuh", "kernel", holes));
   set_text(source, "Merges attention over shared keys into attention over a sequence's own.", text.lines());
+  wrap_lines(source);
   return source;
 }
 

@@ -10,6 +10,7 @@
 #include "generator/emit/parameters.hpp"
 #include "generator/emit/prelude.hpp"
 #include "generator/emit/text_template.hpp"
+#include "generator/emit/wrap.hpp"
 #include "generator/emit/writer.hpp"
 
 namespace kiln {
@@ -86,6 +87,7 @@ KernelSource make_part_merge_kernel(const Config& user, int parts, bool accumula
   text.raw(prelude.lines());
   text.raw(fill_template("part_merge.cuh", "kernel", holes));
   set_text(source, "Merges results of the same rows over different keys.", text.lines());
+  wrap_lines(source);
   return source;
 }
 
