@@ -10,11 +10,11 @@
 #include "generator/config/quantization.hpp"
 #include "generator/config/rope.hpp"
 #include "generator/emit/cache_rows.hpp"
+#include "generator/emit/finish.hpp"
 #include "generator/emit/head.hpp"
 #include "generator/emit/manifest_of.hpp"
 #include "generator/emit/parameters.hpp"
 #include "generator/emit/text_template.hpp"
-#include "generator/emit/wrap.hpp"
 #include "generator/emit/writer.hpp"
 #include "generator/operands/operand_form.hpp"
 #include "generator/systems/mha_operand.hpp"
@@ -223,7 +223,7 @@ KernelSource make_append_kernel(const Config& config, const AppendRotary& rotary
   emit_functions(text, p);
   text.raw(kernel_text(p, m));
   set_text(source, "Writes new rows of K (role q) and V (role o) into the pages of a cache.", text.lines());
-  wrap_lines(source);
+  finish_text(source);
   return source;
 }
 

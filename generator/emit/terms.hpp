@@ -22,4 +22,9 @@ inline std::string plus(std::string_view base, std::int64_t offset) {
   return offset == 0 ? std::string(base) : std::string(base) + " + " + std::to_string(offset);
 }
 
+/// `base * count`; `base` alone where that is the same.
+inline std::string times(std::string_view base, std::int64_t count) {
+  return count == 1 ? std::string(base) : std::string(base) + " * " + std::to_string(count);
+}
+
 }  // namespace kiln

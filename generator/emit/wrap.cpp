@@ -1,4 +1,4 @@
-#include "generator/emit/wrap.hpp"
+#include "generator/emit/finish.hpp"
 
 #include <algorithm>
 #include <array>

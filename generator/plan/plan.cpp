@@ -3,8 +3,8 @@
 #include "generator/config/report.hpp"
 #include "generator/config/rules.hpp"
 #include "generator/config/unsupported.hpp"
+#include "generator/emit/finish.hpp"
 #include "generator/emit/fold.hpp"
-#include "generator/emit/wrap.hpp"
 #include "generator/plan/choose.hpp"
 #include "generator/plan/operand_report.hpp"
 #include "generator/schedules/schedule.hpp"
@@ -115,7 +115,7 @@ Plan make_plan(const Config& config) {
 
 KernelSource generate(const Plan& plan) {
   KernelSource source = plan.schedule().emit();
-  wrap_lines(source);
+  finish_text(source);
   return source;
 }
 

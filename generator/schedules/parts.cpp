@@ -5,7 +5,7 @@
 
 #include "generator/config/masks.hpp"
 #include "generator/config/report.hpp"
-#include "generator/emit/wrap.hpp"
+#include "generator/emit/finish.hpp"
 #include "generator/operands/operand_form.hpp"
 #include "generator/schedules/cdna_prefill/plan.hpp"
 #include "generator/schedules/sm80_prefill/plan.hpp"
@@ -26,7 +26,7 @@ KernelSource emit_part(const std::string& name, Planner plan, Emitter emit) {
   throw_if_any(name, violations);
   planned->part = true;
   KernelSource source = emit(*planned);
-  wrap_lines(source);
+  finish_text(source);
   return source;
 }
 

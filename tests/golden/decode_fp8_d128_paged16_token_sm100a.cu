@@ -537,10 +537,9 @@ __device__ __forceinline__ float over_lanes(const float* of_rows, int lane, Op o
     const float keep = (lane & 4) != 0 ? x[i + 2] : x[i], send = (lane & 4) != 0 ? x[i] : x[i + 2];
     x[i] = op(keep, __shfl_xor_sync(0xffffffffu, send, 4));
   }
-  #pragma unroll
-  for (int i = 0; i < 1; ++i) {
-    const float keep = (lane & 2) != 0 ? x[i + 1] : x[i], send = (lane & 2) != 0 ? x[i] : x[i + 1];
-    x[i] = op(keep, __shfl_xor_sync(0xffffffffu, send, 2));
+  {
+    const float keep = (lane & 2) != 0 ? x[1] : x[0], send = (lane & 2) != 0 ? x[0] : x[1];
+    x[0] = op(keep, __shfl_xor_sync(0xffffffffu, send, 2));
   }
   x[0] = op(x[0], __shfl_xor_sync(0xffffffffu, x[0], 1));
   return x[0];
@@ -709,8 +708,7 @@ kiln_decode_fp8_d128_paged16_token_sm100a(const __grid_constant__ TensorMap k_ma
       // keys before it are hidden from no row by their end
       const int clean_end = min(s.sequence.seqlen_k, (s.sequence.seqlen_k - s.sequence.seqlen_q + row_query[0]) + 1);
       float row_max[1], row_sum[16];  // of the lane's own rows over all keys; of all rows over this thread's keys
-  #pragma unroll
-      for (int i = 0; i < 1; ++i) row_max[i] = -kInfinity;
+      row_max[0] = -kInfinity;
   #pragma unroll
       for (int r = 0; r < 16; ++r) row_sum[r] = 0.0f;
   #pragma unroll 1
@@ -769,28 +767,25 @@ kiln_decode_fp8_d128_paged16_token_sm100a(const __grid_constant__ TensorMap k_ma
         // the maximum of each row: over the warp, then over the four warps
         float* const exchange = row_exchange + s_buffer * 64;
         s_phase ^= s_buffer, s_buffer ^= 1;
-  #pragma unroll
-        for (int i = 0; i < 1; ++i) {
-          const float largest = over_lanes(s_acc + 16 * i, lane, Largest());
-          if (lane % 2 == 0) exchange[warp * 16 + first_own + 16 * i] = largest;
+        {
+          const float largest = over_lanes(s_acc, lane, Largest());
+          if (lane % 2 == 0) exchange[warp * 16 + first_own] = largest;
         }
         named_barrier_sync(1, 128);
         bool grew = false, steep = false;
-  #pragma unroll
-        for (int i = 0; i < 1; ++i) {
-          const float* const of_row = exchange + first_own + 16 * i;
+        {
+          const float* const of_row = exchange + first_own;
           const float tile_max = fmaxf(fmaxf(of_row[0], of_row[16]), fmaxf(of_row[2 * 16], of_row[3 * 16]));
           // The old maximum stays while it grew by no more than 2^8: P stays in range, and O' as it is.
           float alpha = 1.0f;
-          if ((tile_max - row_max[i]) * factor > 8.0f) {
-            alpha = rescale_factor(row_max[i], tile_max, factor);
-            row_max[i] = tile_max;
+          if ((tile_max - row_max[0]) * factor > 8.0f) {
+            alpha = rescale_factor(row_max[0], tile_max, factor);
+            row_max[0] = tile_max;
             grew = true;
           }
-          float base = row_max[i] == -kInfinity ? 0.0f : row_base(row_max[i], factor), before = 0.0f;
-          if (is_steep(base)) before = row_max[i], base = 0.0f, steep = true;
-          if (lane % 2 == 0) row_base_of[first_own + 16 * i] = base, row_alpha[first_own + 16 * i] = alpha,
-              row_steep[first_own + 16 * i] = before;
+          float base = row_max[0] == -kInfinity ? 0.0f : row_base(row_max[0], factor), before = 0.0f;
+          if (is_steep(base)) before = row_max[0], base = 0.0f, steep = true;
+          if (lane % 2 == 0) row_base_of[first_own] = base, row_alpha[first_own] = alpha, row_steep[first_own] = before;
         }
         grew = __any_sync(0xffffffffu, grew), steep = __any_sync(0xffffffffu, steep);
         __syncwarp();  // every lane sees the rows of the others
@@ -841,19 +836,17 @@ kiln_decode_fp8_d128_paged16_token_sm100a(const __grid_constant__ TensorMap k_ma
       }
       // ---- the end of the item, or of this block's part of it: sums of the rows over all keys
       float* const exchange = row_exchange + s_buffer * 64;  // not the last tile's
-      #pragma unroll
-      for (int i = 0; i < 1; ++i) {
-        const float sum = over_lanes(row_sum + 16 * i, lane, Sum());
-        if (lane % 2 == 0) exchange[warp * 16 + first_own + 16 * i] = sum;
+      {
+        const float sum = over_lanes(row_sum, lane, Sum());
+        if (lane % 2 == 0) exchange[warp * 16 + first_own] = sum;
       }
       mbarrier_wait(mbar_o_full, o_phase);
       o_phase ^= 1;
       tcgen05_fence_after();
       named_barrier_sync(1, 128);
-      #pragma unroll
-      for (int i = 0; i < 1; ++i) {
-        const float* const of_row = exchange + first_own + 16 * i;
-        row_sum[i] = (of_row[0] + of_row[16]) + (of_row[2 * 16] + of_row[3 * 16]);
+      {
+        const float* const of_row = exchange + first_own;
+        row_sum[0] = (of_row[0] + of_row[16]) + (of_row[2 * 16] + of_row[3 * 16]);
       }
       // 1 / sum of a finished row (0 where no key was visible), and its LSE
       const auto finish = [&](int row, float maximum, float sum, bool first) {
@@ -870,10 +863,9 @@ kiln_decode_fp8_d128_paged16_token_sm100a(const __grid_constant__ TensorMap k_ma
       bool odd = false;  // some column of O is not finite
       if (s.whole) {
         float* const row_inverse = row_alpha;
-      #pragma unroll
-        for (int i = 0; i < 1; ++i) {
-          const float inverse = finish(first_own + 16 * i, row_max[i], row_sum[i], warp == 0 && lane % 2 == 0);
-          if (lane % 2 == 0) row_inverse[first_own + 16 * i] = inverse;
+        {
+          const float inverse = finish(first_own, row_max[0], row_sum[0], warp == 0 && lane % 2 == 0);
+          if (lane % 2 == 0) row_inverse[first_own] = inverse;
         }
         __syncwarp();
         {
@@ -904,9 +896,7 @@ kiln_decode_fp8_d128_paged16_token_sm100a(const __grid_constant__ TensorMap k_ma
             if (row < rows) part[row * 128 + column] = x[i];
           }
         }
-      #pragma unroll
-        for (int i = 0; i < 1; ++i)
-          if (warp == 0 && lane % 2 == 0) *(float2*)(part + 2048 + 2 * (first_own + 16 * i)) = make_float2(row_max[i], row_sum[i]);
+        if (warp == 0 && lane % 2 == 0) *(float2*)(part + 2048 + 2 * (first_own)) = make_float2(row_max[0], row_sum[0]);
         named_barrier_sync(1, 128);
         const Split split = split_of(range, s);
         if (threadIdx.x == 0) *arrivals_before = atomic_add_acq_rel(item_counters + s.item, 1);

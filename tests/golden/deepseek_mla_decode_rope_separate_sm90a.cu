@@ -2451,42 +2451,38 @@ kiln_deepseek_mla_decode_rope_separate_sm90a(const __grid_constant__ TensorMap k
               #pragma unroll 1
               for (int first = begin + thread / 32 * 1; first < end; first += 8 * 1) {
                 float4 sums[1];
-                #pragma unroll
-                for (int u = 0; u < 1; ++u) sums[u] = make_float4(0.0f, 0.0f, 0.0f, 0.0f);
+                sums[0] = make_float4(0.0f, 0.0f, 0.0f, 0.0f);
                 #pragma unroll 1
                 for (int base = 0; base < split.parts; base += 16) {
                   float4 x[16];
-                  #pragma unroll
-                  for (int u = 0; u < 1; ++u) {
-                    const int unit = first + u, rows_8 = unit / 32, c = unit % 32;
+                  {
+                    const int unit = first + 0, rows_8 = unit / 32, c = unit % 32;
                     const int at = ((c / 16 * 4 + rows_8 / 2) * 32 + c % 16 * 2 + rows_8 % 2) * 128 + 4 * lane;
                     #pragma unroll
                     for (int j = 0; j < 16; ++j) {
                       const int i = base + j;
-                      x[u * 16 + j] = i < split.parts ? __ldcg((const float4*)(parts + i * stride + (i == 0 ? shift : 0) + at))
+                      x[0 * 16 + j] = i < split.parts ? __ldcg((const float4*)(parts + i * stride + (i == 0 ? shift : 0) + at))
                           : make_float4(0.0f, 0.0f, 0.0f, 0.0f);
                     }
                   }
-                  #pragma unroll
-                  for (int u = 0; u < 1; ++u) {
-                    const int row = 8 * ((first + u) / 32) + (lane >> 2);
+                  {
+                    const int row = 8 * ((first + 0) / 32) + (lane >> 2);
                     const float* const row_weights = weights + (row - 8 * (begin / 32)) * split.parts;
                     #pragma unroll
                     for (int j = 0; j < 16; ++j) {
                       const float w = row_weights[min(base + j, split.parts - 1)];
-                      const float4 other = x[u * 16 + j];
-                      sums[u].x += w * other.x; sums[u].y += w * other.y; sums[u].z += w * other.z; sums[u].w += w * other.w;
+                      const float4 other = x[0 * 16 + j];
+                      sums[0].x += w * other.x; sums[0].y += w * other.y; sums[0].z += w * other.z; sums[0].w += w * other.w;
                     }
                   }
                 }
-                #pragma unroll
-                for (int u = 0; u < 1; ++u) {
-                  const int unit = first + u, row = 8 * (unit / 32) + (lane >> 2), column = unit % 32 * 16 + 2 * (lane & 3);
+                {
+                  const int unit = first + 0, row = 8 * (unit / 32) + (lane >> 2), column = unit % 32 * 16 + 2 * (lane & 3);
                   const int packed = s.m_block * 64 + row;
                   if (row < rows) { *(u32*)(o + (s.sequence.q_start + packed / group) * o_stride_seq
-                      + (s.kv_head * group + packed % group) * o_stride_head + column + 0) = pack_bf16(sums[u].x, sums[u].y); };
+                      + (s.kv_head * group + packed % group) * o_stride_head + column + 0) = pack_bf16(sums[0].x, sums[0].y); };
                   if (row < rows) { *(u32*)(o + (s.sequence.q_start + packed / group) * o_stride_seq
-                      + (s.kv_head * group + packed % group) * o_stride_head + column + 8) = pack_bf16(sums[u].z, sums[u].w); };
+                      + (s.kv_head * group + packed % group) * o_stride_head + column + 8) = pack_bf16(sums[0].z, sums[0].w); };
                 }
               }
             }

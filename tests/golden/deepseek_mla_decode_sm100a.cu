@@ -536,10 +536,9 @@ __device__ __forceinline__ float over_lanes(const float* of_rows, int lane, Op o
     const float keep = (lane & 2) != 0 ? x[i + 2] : x[i], send = (lane & 2) != 0 ? x[i] : x[i + 2];
     x[i] = op(keep, __shfl_xor_sync(0xffffffffu, send, 2));
   }
-  #pragma unroll
-  for (int i = 0; i < 1; ++i) {
-    const float keep = (lane & 1) != 0 ? x[i + 1] : x[i], send = (lane & 1) != 0 ? x[i] : x[i + 1];
-    x[i] = op(keep, __shfl_xor_sync(0xffffffffu, send, 1));
+  {
+    const float keep = (lane & 1) != 0 ? x[1] : x[0], send = (lane & 1) != 0 ? x[0] : x[1];
+    x[0] = op(keep, __shfl_xor_sync(0xffffffffu, send, 1));
   }
   return x[0];
 }

@@ -485,7 +485,7 @@ void kiln_gpt_oss_decode_gfx942(const u16* q,
     const u32 k_frag_row = lane & 15, k_frag_col = lane / 16 * 8;
     const u32 k_frag_vector = k_frag_row * 4 + k_frag_col / 8;
     const u32 k_frag_0 = 0 + warp * 2048 + (k_frag_vector ^ (k_frag_vector >> 3 & 7)) * 16;
-    // V: 1 tiles of 32 x 64 a load, 2 waves on each
+    // V: 1 tile of 32 x 64 a load, 2 waves on each
     const int v_row_bytes = (int)(v_stride_seq * 2);
     const u8* const v_pages = (const u8*)(v_head);
     const int v_keys = keys;

@@ -1,4 +1,4 @@
-// The last step of emission: no line is longer than 140 characters, and nothing but white space changes.
+// The last steps of emission: loops of one round go, and no line is longer than 140 characters.
 #include <doctest/doctest.h>
 
 #include <algorithm>
@@ -9,9 +9,9 @@
 #include <string_view>
 
 #include <kiln/kiln.hpp>
+#include "generator/emit/finish.hpp"
 #include "generator/emit/lines.hpp"
 #include "generator/emit/terms.hpp"
-#include "generator/emit/wrap.hpp"
 
 namespace kiln {
 namespace {
@@ -80,6 +80,31 @@ TEST_CASE("a line that is too long is divided where it holds together least") {
   }
 }
 
+TEST_CASE("a loop of one round is written as its body") {
+  const auto rounds = [](const std::string& text) {
+    Lines lines;
+    lines.add(text, {"file", 7});
+    KernelSource source;
+    source.text = lines.text();
+    source.origins = lines.origins();
+    write_single_rounds(source);
+    CHECK(source.origins.size() == static_cast<std::size_t>(std::ranges::count(source.text, '\n')));
+    return source.text;
+  };
+  CHECK(rounds("  #pragma unroll\n  for (int i = 0; i < 1; ++i) row_max[i] = -1.0f;\n") ==
+        "  row_max[0] = -1.0f;\n");
+  CHECK(rounds("for (int i = 0; i < 1; ++i)\n  if (a) b[16 * i + c] = d + 16 * i;\nnext();\n") ==
+        "if (a) b[c] = d;\nnext();\n");
+  CHECK(
+      rounds(
+          "for (int u = 0; u < 1; ++u) {\n  const int at = 128 * u + lane;\n  for (int j = 0; j < 1; ++j) {\n"
+          "    f(u, j, umin);\n  }\n}\n") == "{\n  const int at = lane;\n  {\n    f(0, 0, umin);\n  }\n}\n");
+  for (const char* text :
+       {"for (int i = 0; i < 2; ++i) f(i);\n", "for (int i = 0; i < 1; ++i) {\n  if (a) continue;\n}\n",
+        "for (int i = 0; i < 1; ++i) {\n  const int i = 0;\n}\n"})
+    CHECK(rounds(text) == text);
+}
+
 TEST_CASE("short lines, directives and lines of macros stay as they are") {
   const std::string text = "  short(a, b);\n#error " + repeated("a,", 100) + "\n  part(" +
                            repeated("a,", 100) + ") \\\n  \"" + repeated("nowhere-to-divide", 20, "-") +
@@ -93,6 +118,8 @@ TEST_CASE("factors have parentheses where they need them, and an offset of nothi
   CHECK(factor("n + 1") == "(n + 1)");
   CHECK(plus("smem", 0) == "smem");
   CHECK(plus("smem", 1024) == "smem + 1024");
+  CHECK(times("stride", 1) == "stride");
+  CHECK(times("stride", 2) == "stride * 2");
 }
 
 TEST_CASE("no line of a shipped kernel is longer than 140 characters") {
@@ -105,7 +132,10 @@ TEST_CASE("no line of a shipped kernel is longer than 140 characters") {
     const KernelSource source = generate(make_plan(parse_config(text.str(), "test")));
     // The head comment has the config as one line.
     CHECK(longest_line(std::string_view(source.text).substr(source.head_bytes)) <= 140);
-    CHECK(source.text.find("smem + 0") == std::string::npos);
+    for (const char* idle : {"smem + 0", "(n) * ", "_stride_seq * 1)"}) {
+      CAPTURE(idle);
+      CHECK(source.text.find(idle) == std::string::npos);
+    }
     CHECK(source.origins.size() == static_cast<std::size_t>(std::ranges::count(source.text, '\n')));
   }
 }
