@@ -128,7 +128,8 @@ void write_single_rounds(KernelSource& source) {
     write_round(lines, i, *round);
     const bool written = lines.size() != before || lines[i].text != head;
     if (!written) continue;
-    if (i > 0 && lines[i - 1].text.ends_with("#pragma unroll"))
+    if (i > 0 &&
+        std::string_view(lines[i - 1].text).substr(lines[i - 1].indent()).starts_with("#pragma unroll"))
       lines.erase(lines.begin() + static_cast<std::ptrdiff_t>(--i));
     --i;  // what is here now may be the head of another
   }

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <filesystem>
 #include <fstream>
+#include <regex>
 #include <sstream>
 #include <string>
 #include <string_view>
@@ -91,7 +92,7 @@ TEST_CASE("a loop of one round is written as its body") {
     CHECK(source.origins.size() == static_cast<std::size_t>(std::ranges::count(source.text, '\n')));
     return source.text;
   };
-  CHECK(rounds("  #pragma unroll\n  for (int i = 0; i < 1; ++i) row_max[i] = -1.0f;\n") ==
+  CHECK(rounds("  #pragma unroll 4\n  for (int i = 0; i < 1; ++i) row_max[i] = -1.0f;\n") ==
         "  row_max[0] = -1.0f;\n");
   CHECK(rounds("for (int i = 0; i < 1; ++i)\n  if (a) b[16 * i + c] = d + 16 * i;\nnext();\n") ==
         "if (a) b[c] = d;\nnext();\n");
@@ -132,6 +133,8 @@ TEST_CASE("no line of a shipped kernel is longer than 140 characters") {
     const KernelSource source = generate(make_plan(parse_config(text.str(), "test")));
     // The head comment has the config as one line.
     CHECK(longest_line(std::string_view(source.text).substr(source.head_bytes)) <= 140);
+    static const std::regex loose("#pragma unroll[^\n]*\n *[^ f/w#][^\n]*");  // a pragma without its loop
+    CHECK(!std::regex_search(source.text, loose));
     for (const char* idle : {"smem + 0", "(n) * ", "_stride_seq * 1)"}) {
       CAPTURE(idle);
       CHECK(source.text.find(idle) == std::string::npos);

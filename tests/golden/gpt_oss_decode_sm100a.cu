@@ -600,7 +600,6 @@ kiln_gpt_oss_decode_sm100a(const __grid_constant__ TensorMap k_map,
       }
       named_barrier_sync(1, 128);
       // Q: rows past the last and columns past the depth are zeros
-  #pragma unroll 4
       {
         const int i = threadIdx.x, r = i / 8, c = i % 8;
         const u32 at = smem_q + (c / 8) * 2048 + r * 128 + (((c % 8) ^ (r % 8)) << 4);
