@@ -74,6 +74,16 @@ struct ContextPrefill::Impl {
   /// Where K and V are gathered and the batch is one sequence, a run is a problem without offsets, whose kernel is
   /// faster: its keys end where its last row stands.
   bool is_single() const { return gathers && tables.batch == 1 && single; }
+  /// Shapes of rows, and of log-sum-exps, that computing() takes.
+  std::vector<std::int64_t> shape(std::vector<std::int64_t> of) const {
+    if (is_single()) of.insert(of.begin(), 1);
+    return of;
+  }
+  /// Keys that run `which` is computed over where all are gathered.
+  std::int64_t gathered_keys(std::size_t which) const {
+    const bool bounded = config.mask && config.mask->kind != MaskConfig::Kind::none;
+    return is_single() && bounded ? tables.runs[0][which].end() : tables.total_rows;
+  }
   const std::shared_ptr<Kernel>& computing() const { return !gathers ? part : is_single() ? single : whole; }
   std::int64_t k_row() const { return options.heads_kv * manifest().depth * kv_size(); }
   std::int64_t v_row() const { return options.heads_kv * manifest().ov_depth * kv_size(); }
@@ -84,7 +94,6 @@ struct ContextPrefill::Impl {
   void take_memory();
   AttentionArgs pair_args(const Args& args, std::size_t which, const parallel::PairTable& pair,
                           std::uint64_t k, std::uint64_t v, std::int64_t key_rows) const;
-  void make_single(AttentionArgs& args, const Run& run) const;
   void launch_gather(const Args& args, std::uint64_t stream);
   void launch_ring(const Args& args, std::uint64_t stream);
   std::array<std::uint64_t, 2> streams_of_runs(std::uint64_t stream);
@@ -166,34 +175,18 @@ AttentionArgs ContextPrefill::Impl::pair_args(const Args& args, std::size_t whic
   };
   const std::int64_t batch = tables.batch;
   AttentionArgs one;
-  one.q = Tensor::dense(moved(args.q.address, first * q_row), m.dtype, {rows, options.heads_q, m.depth});
-  one.k = Tensor::dense(k, m.kv_dtype, {key_rows, options.heads_kv, m.depth});
-  one.v = Tensor::dense(v, m.kv_dtype, {key_rows, options.heads_kv, m.ov_depth});
+  one.q =
+      Tensor::dense(moved(args.q.address, first * q_row), m.dtype, shape({rows, options.heads_q, m.depth}));
+  one.k = Tensor::dense(k, m.kv_dtype, shape({key_rows, options.heads_kv, m.depth}));
+  one.v = Tensor::dense(v, m.kv_dtype, shape({key_rows, options.heads_kv, m.ov_depth}));
+  one.scale = args.scale;
+  if (is_single()) return one;
   one.cu_seqlens_q = table(tables.q_offsets[which], batch + 1);
   one.cu_seqlens_k = table(pair.k_offsets, batch + 1);
   if (m.takes("seqlens_k")) one.seqlens_k = table(pair.ends, batch);
   one.max_seqlen_q = tables.longest[which];
   one.max_seqlen_k = pair.longest_k;
-  one.scale = args.scale;
   return one;
-}
-
-// The same rows as a batch of one, of the keys up to the run's end, or all of them where no mask hides any.
-void ContextPrefill::Impl::make_single(AttentionArgs& args, const Run& run) const {
-  const Manifest& m = manifest();
-  const bool bounded = config.mask && config.mask->kind != MaskConfig::Kind::none;
-  const std::int64_t seen = bounded ? run.end() : tables.total_rows;
-  const auto batched = [](const Tensor& tensor) {
-    std::vector<std::int64_t> shape = tensor.shape;
-    if (shape.size() == 3) shape.insert(shape.begin(), 1);
-    return Tensor::dense(tensor.address, tensor.dtype, shape);
-  };
-  args.k = Tensor::dense(args.k.address, m.kv_dtype, {1, seen, options.heads_kv, m.depth});
-  args.v = Tensor::dense(args.v.address, m.kv_dtype, {1, seen, options.heads_kv, m.ov_depth});
-  args.q = batched(args.q), args.o = batched(args.o);
-  if (args.lse) args.lse = Tensor::dense(args.lse->address, DType::f32, {1, options.heads_q, run.rows});
-  args.cu_seqlens_q.reset(), args.cu_seqlens_k.reset(), args.seqlens_k.reset();
-  args.max_seqlen_q = args.max_seqlen_k = 0;
 }
 
 std::uint64_t ContextPrefill::Impl::lse_of(const Args& args, std::size_t which) const {
@@ -240,13 +233,12 @@ void ContextPrefill::Impl::launch_gather(const Args& args, std::uint64_t stream)
     if (rows == 0) continue;
     LaunchOptions launch_options;
     launch_options.stream = streams[which];
-    AttentionArgs one = pair_args(args, which, tables.whole[which], k, v, tables.total_rows);
+    AttentionArgs one = pair_args(args, which, tables.whole[which], k, v, gathered_keys(which));
     const std::int64_t first = which == 0 ? 0 : tables.run_rows[0];
     const auto o_row = options.heads_q * m.ov_depth * static_cast<std::int64_t>(size_of(m.out_dtype));
-    one.o =
-        Tensor::dense(moved(args.o.address, first * o_row), m.out_dtype, {rows, options.heads_q, m.ov_depth});
-    if (args.lse) one.lse = Tensor::dense(lse_of(args, which), DType::f32, {options.heads_q, rows});
-    if (is_single()) make_single(one, tables.runs[0][which]);
+    one.o = Tensor::dense(moved(args.o.address, first * o_row), m.out_dtype,
+                          shape({rows, options.heads_q, m.ov_depth}));
+    if (args.lse) one.lse = Tensor::dense(lse_of(args, which), DType::f32, shape({options.heads_q, rows}));
     parallel::launch(*computing(), one, launch_options);
   }
   join(streams);

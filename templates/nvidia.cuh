@@ -101,6 +101,16 @@ __device__ __forceinline__ float hide_from(float score, int end) {
   return y;
 }
 
+//@ section hide_outside
+// The same of a score that counts for nothing in columns before `first`, either.
+template <int kColumn>
+__device__ __forceinline__ float hide_outside(float score, int first, int end) {
+  float y;
+  asm("{ .reg .pred out; setp.lt.s32 out, %2, %3; setp.ge.or.s32 out, %2, %4, out; selp.f32 %0, 0fff800000, %1, out; }"
+      : "=f"(y) : "f"(score), "n"(kColumn), "r"(first), "r"(end));
+  return y;
+}
+
 //@ section bf16_value needs types
 __device__ __forceinline__ float bf16_value(u16 x) { return __uint_as_float((u32)x << 16); }
 

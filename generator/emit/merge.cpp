@@ -4,6 +4,7 @@
 #include <kiln/error.hpp>
 #include "generator/config/defaults.hpp"
 #include "generator/emit/head.hpp"
+#include "generator/emit/output_elements.hpp"
 #include "generator/emit/parameters.hpp"
 #include "generator/emit/prelude.hpp"
 #include "generator/emit/text_template.hpp"
@@ -60,7 +61,7 @@ KernelSource make_merge_kernel(const Config& user, int parts) {
   const Config c = with_shared_defaults(user);
   refuse_what_is_missing(c, parts);
   const bool bf16 = *c.out_dtype == DType::bf16;
-  const char* pack = bf16 ? "pack_bf16" : "pack_fp16";
+  const char* pack = pack_name(*c.out_dtype);
   KernelSource source;
   const Manifest& m = source.manifest = manifest(c);
 

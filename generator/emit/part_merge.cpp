@@ -6,6 +6,7 @@
 #include <kiln/part_kernels.hpp>
 #include "generator/config/defaults.hpp"
 #include "generator/emit/head.hpp"
+#include "generator/emit/output_elements.hpp"
 #include "generator/emit/parameters.hpp"
 #include "generator/emit/prelude.hpp"
 #include "generator/emit/text_template.hpp"
@@ -66,7 +67,7 @@ KernelSource make_part_merge_kernel(const Config& user, int parts, bool accumula
   const MergeShape shape = shape_of(c, parts);
   const DType out = accumulate ? DType::f32 : *c.out_dtype;
   const bool floats = out == DType::f32, amd = is_amd(c.target);
-  const char* pack = out == DType::bf16 ? "pack_bf16" : "pack_fp16";
+  const char* pack = pack_name(out);
   KernelSource source;
   source.manifest = manifest(c, config_name(user), shape, parts, out);
 

@@ -11,6 +11,12 @@ std::string position_of(const ScoreContext::Row& row, const ScoreContext& c) {
   return fmt::format("{} + {} - {}", row.query, c.seqlen_k, c.seqlen_q);
 }
 
+void emit_choices_in_range(Writer& w, const ScoreLayout& layout) {
+  for (int i = 0; i < layout.registers; ++i)
+    w.line("{0} = hide_outside<{1}>({0}, first_{2}, end_{2});", layout.score(i), layout.column(i),
+           layout.row(i));
+}
+
 }  // namespace
 
 std::string Mask::padding(const std::string& batch, const std::string& scope) const {
@@ -168,7 +174,8 @@ void Mask::emit_bits(Writer& w) const {
 
 void Mask::emit_apply(Writer& w, const ScoreContext& c, const std::string& first_key, Sides sides) const {
   if (has_bits()) return emit_bits(w);
-  const bool lower = sides.lower && bounded_below();
+  // Of a window with no bound on the left first_key() is 0.
+  const bool lower = sides.lower && bounded_below() && this->first_key("", c.batch) != "0";
   if (!sides.upper && !lower) return;
   w.comment("keys {} do not count", !bounded_above()       ? "past the end of the sequence"
                                     : lower && sides.upper ? "outside the row's range"
@@ -181,7 +188,8 @@ void Mask::emit_apply(Writer& w, const ScoreContext& c, const std::string& first
     if (sides.upper) w.line("const int end_{} = {} - {};", r, end_key(position, c.seqlen_k, c.batch), shift);
     if (lower) w.line("const int first_{} = {} - {};", r, this->first_key(position, c.batch), shift);
   }
-  if (layout_.without_branches && !lower) return emit_choices(w);
+  if (layout_.without_branches && sides.upper)
+    return lower ? emit_choices_in_range(w, layout_) : emit_choices(w);
   emit_branches(w, sides.upper, lower);
 }
 

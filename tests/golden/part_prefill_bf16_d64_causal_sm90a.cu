@@ -123,7 +123,7 @@ struct RaggedItems {
   int first;      // first of the 32 sequences that the lanes hold
   int before;     // items before those of these sequences
   int tiles;      // query tiles of this lane's sequence if it is of the class that is taken, else 0
-  int end;        // items of the sequences up to this lane's
+  int count;      // items of these
 };
 
 __device__ __forceinline__ int length_class(const Sequence& sequence, int BN) {
@@ -138,11 +138,7 @@ __device__ __forceinline__ void take_sequences(RaggedItems& items, const RaggedB
     const Sequence own = sequence_at(batch, items.first + lane);
     if (own.seqlen_q > 0 && items.classes >> length_class(own, BN) == 1) items.tiles = (own.seqlen_q + BM - 1) / BM;
   }
-  items.end = items.tiles * heads;
-  for (int lanes = 1; lanes < 32; lanes *= 2) {
-    const int other = __shfl_up_sync(0xffffffffu, items.end, lanes);
-    if (lane >= lanes) items.end += other;
-  }
+  items.count = (int)__reduce_add_sync(0xffffffffu, (u32)items.tiles) * heads;
 }
 
 __device__ __forceinline__ RaggedItems first_items(const RaggedBatch& batch, int lane, int heads, int BM, int BN) {
@@ -165,7 +161,7 @@ __device__ __forceinline__ RaggedItems first_items(const RaggedBatch& batch, int
 __device__ __forceinline__ bool find_sequences(RaggedItems& items, const RaggedBatch& batch, int item, int lane, int heads,
                                                int BM, int BN) {
   for (;;) {
-    const int next = items.before + __shfl_sync(0xffffffffu, items.end, 31);
+    const int next = items.before + items.count;
     if (item < next) return true;
     items.before = next;
     items.first += 32;

@@ -177,6 +177,7 @@ TEST_CASE("sm100_prefill: windows of two sides, from the config and at launch") 
   check_up_the_ladder({
       R"("mask": {"window": {"left": 70, "right": 30}})",
       R"("mask": {"window": {"right": 5, "chunk": 48}}, "depth": 128)",
+      R"("mask": {"window": {"right": "launch"}}, "depth": 128)",
       R"("mask": {"window": {"left": "launch", "right": "launch", "chunk": "launch"}})",
       R"("mask": {"window": {"left": "launch", "right": "launch", "chunk": "launch"}}, "operand": {"kind": "ragged"})",
       R"("mask": {"window": {"left": "launch", "right": 0, "left_padding": true}}, "operand": {"kind": "paged", "page_size": 16})",

@@ -92,6 +92,7 @@ void use_sections(Prelude& prelude, const PrefillPlan& p) {
   p.modifier->use(prelude);
   p.hidden.use(prelude);
   if (p.hidden.on()) prelude.use("hide_from");
+  if (p.hidden.on() && p.mask->bounded_below()) prelude.use("hide_outside");
   p.scores_access().add_load(prelude);
   p.output_access().add_load(prelude);
   p.output_access().add_store(prelude);

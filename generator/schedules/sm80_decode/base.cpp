@@ -198,7 +198,7 @@ void emit_repair(Writer& w, const DecodeBase& p) {
 
 void use_common(Prelude& prelude, const DecodeBase& p) {
   for (const char* section : {"smem_address", "load_global_32", "rcp_approx"}) prelude.use(section);
-  prelude.use(p.config.dtype == DType::bf16 ? "pack_bf16" : "pack_fp16");
+  prelude.use(pack_name(p.config.dtype));
   use_output(prelude, p.out());
   p.results.use(prelude);
   p.softmax->use(prelude);

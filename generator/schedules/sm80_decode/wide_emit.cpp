@@ -107,7 +107,7 @@ void emit_products(Writer& w, const WidePlan& p) {
   p.softmax->emit_max(w, true, false);
   p.softmax->emit_rescale(w);
   p.softmax->emit_exp(w, 0, p.BN / 2, true);
-  const char* pack = p.config.dtype == DType::bf16 ? "pack_bf16" : "pack_fp16";
+  const char* pack = pack_name(p.config.dtype);
   w.line("u32 p[{}];  // P: 16 x {} as the A operand", p.BN / 4, p.BN);
   for (int i = 0; i < p.BN / 4; ++i) w.line("p[{}] = {}(s_acc[{}], s_acc[{}]);", i, pack, 2 * i, 2 * i + 1);
 

@@ -392,7 +392,7 @@ KernelSource emit_prefill(const PrefillPlan& p) {
   prelude.use("shared_access");
   const std::string mma = p.config.dtype == DType::bf16 ? "mma_bf16" : "mma_fp16";
   prelude.use(mma + "_first");
-  prelude.use(p.config.dtype == DType::bf16 ? "pack_bf16" : "pack_fp16");
+  prelude.use(pack_name(p.config.dtype));
   use_output(prelude, *p.config.out_dtype);
   p.results.use(prelude);
   p.k->use(prelude);

@@ -1,4 +1,5 @@
 // The two products of an sm80_prefill tile, and P between them, with the scales of 8-bit keys and values.
+#include "generator/emit/output_elements.hpp"
 #include "generator/schedules/sm80_prefill/plan.hpp"
 
 namespace kiln::sm80 {
@@ -32,7 +33,7 @@ void emit_scaled_scores(Writer& w, const PrefillPlan& p, int group, const char* 
 
 // P as the A operand, times the scales of V's columns of a group.
 void emit_pack(Writer& w, const PrefillPlan& p, int group) {
-  const char* pack = p.config.dtype == DType::bf16 ? "pack_bf16" : "pack_fp16";
+  const char* pack = pack_name(p.config.dtype);
   if (!p.scales->any()) {
     for (int i = 0; i < p.BN / 4; i += 2) {
       w.line("p[{0}] = {1}(s_acc[{2}], s_acc[{3}]); p[{4}] = {1}(s_acc[{5}], s_acc[{6}]);", i, pack, 2 * i,

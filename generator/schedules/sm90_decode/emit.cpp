@@ -85,7 +85,7 @@ Prelude prelude_of(const DecodePlan& p, const Consumer& consumer) {
         "tma_prefetch", "dependent_launch", "fence_proxy_async", "zero_16_bytes", "copy_16_bytes",
         "exp2_approx", "rcp_approx", "row_base", "atomic_add_acq_rel"})
     prelude.use(section);
-  prelude.use(p.math == DType::bf16 ? "pack_bf16" : "pack_fp16");
+  prelude.use(pack_name(p.math));
   if (p.k_fold > 1 || p.v_fold > 1) prelude.use("tma_load_5d"), prelude.use("tma_prefetch_5d");
   use_output(prelude, *p.config.out_dtype);
   KeyScales(p).use(prelude);

@@ -10,10 +10,6 @@
 
 namespace kiln::sm90 {
 
-const char* pack_of(DType type) {
-  return type == DType::bf16 ? "pack_bf16" : "pack_fp16";
-}
-
 void emit_transposed(Writer& w, const DecodePlan& p, const std::string& at, const std::string& acc,
                      const char* pack, const std::string& factor) {
   const auto reg = [&](int r) {

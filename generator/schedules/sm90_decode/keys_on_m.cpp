@@ -197,7 +197,7 @@ void KeysOnM::emit_probabilities(Writer& w) const {
 void KeysOnM::emit_store_p(Writer& w, int block) const {
   scales_.emit_probabilities(w, block);
   emit_transposed(w, p_, fmt::format("smem_p + {} + transposed_at", block * p_.BM * 128),
-                  fmt::format("s_acc_{}", block), pack_of(p_.math), "");
+                  fmt::format("s_acc_{}", block), pack_name(p_.math), "");
 }
 
 void KeysOnM::emit_pv(Writer& w) const {
@@ -273,7 +273,7 @@ std::string KeysOnM::column_exists(int from, int columns) const {
 void KeysOnM::emit_staged(Writer& w) const {
   for (int j = 0; j < p_.out_blocks(); ++j)
     emit_transposed(w, p_, fmt::format("smem_o + {} + transposed_at", j * p_.BM * 128),
-                    fmt::format("o_acc_{}", j), pack_of(*p_.config.out_dtype), "inv_sum");
+                    fmt::format("o_acc_{}", j), pack_name(*p_.config.out_dtype), "inv_sum");
 }
 
 void KeysOnM::emit_part(Writer& w) const {

@@ -219,7 +219,7 @@ void WidenedKeys::emit_two_of_part(Writer& w, int j, int a) const {
 
 void WidenedKeys::emit_staged(Writer& w) const {
   w.comment("a lane holds two neighbouring columns of a query row");
-  const char* pack = pack_of(*p_.config.out_dtype);
+  const char* pack = pack_name(*p_.config.out_dtype);
   for (int c = 0; c < p_.columns(); ++c) {
     const int a = 4 * (c / 2) + c % 2;
     w.open("");

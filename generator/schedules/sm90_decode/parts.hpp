@@ -7,8 +7,6 @@
 
 namespace kiln::sm90 {
 
-/// Wrapper that packs two floats to this type.
-const char* pack_of(DType type);
 /// Query row (column of S' and O') of index `c` of a lane: a literal plus 2 * (lane & 3).
 constexpr int row_of(int c) {
   return 8 * (c / 2) + c % 2;

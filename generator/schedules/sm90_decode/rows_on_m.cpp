@@ -90,7 +90,7 @@ void RowsOnM::emit_probabilities(Writer& w) const {
   softmax.emit_rescale(w);
   softmax.emit_exp(w, 0, p_.BN / 2, true);
   for (int i = 0; i < p_.BN / 2; i += 2)
-    w.line("p[{}] = {}(s_acc[{}], s_acc[{}]);", i / 2, pack_of(p_.math), i, i + 1);
+    w.line("p[{}] = {}(s_acc[{}], s_acc[{}]);", i / 2, pack_name(p_.math), i, i + 1);
   emit_zero_tail(w);
 }
 
@@ -148,7 +148,7 @@ void RowsOnM::emit_floats(Writer& w) const {
 }
 
 void RowsOnM::emit_staged(Writer& w) const {
-  const char* pack = pack_of(*p_.config.out_dtype);
+  const char* pack = pack_name(*p_.config.out_dtype);
   w.line("const u32 o_row = smem_o + {}(16 * warp + (lane & 15)) * 128;", staged_columns());
   for (int step = 0; step < p_.ov_columns() / 16; ++step) {
     const int i = 8 * step;

@@ -11,6 +11,7 @@
 // takes P over scales O to it, rarely. Sums are of a warpgroup's own tiles, and added up after the last.
 //
 // A slot goes back in chunks, those of a half's columns as soon as that warpgroup is done with them.
+#include "generator/emit/output_elements.hpp"
 #include "generator/schedules/sm90_decode/parts.hpp"
 #include "generator/systems/online_softmax.hpp"
 
@@ -114,8 +115,7 @@ void emit_own_probabilities(Writer& w, const DecodePlan& p, int half) {
   if (half == 0) softmax.emit_rescale(w);
   softmax.emit_exp(w, 0, p.BN / 2, true);
   for (int i = 0; i < p.BN / 2; i += 2)
-    w.line("p[{}] = {}(s_acc[{}], s_acc[{}]);", i / 2, p.math == DType::bf16 ? "pack_bf16" : "pack_fp16", i,
-           i + 1);
+    w.line("p[{}] = {}(s_acc[{}], s_acc[{}]);", i / 2, pack_name(p.math), i, i + 1);
   emit_hand_over(w, p, half);
   if (half == 0) return;
   w.line("WGMMA_WAIT(0);");

@@ -1,4 +1,5 @@
 // Tiles of K and V in sm90_prefill as the copies leave them, and what all kinds of tiles share.
+#include "generator/emit/output_elements.hpp"
 #include "generator/schedules/sm90_prefill/parts.hpp"
 
 namespace kiln::sm90::prefill {
@@ -14,7 +15,7 @@ class SharedRing final : public KeyTiles {
 }  // namespace
 
 void KeyTiles::use(Prelude& prelude) const {
-  prelude.use(p_.math == DType::bf16 ? "pack_bf16" : "pack_fp16");
+  prelude.use(pack_name(p_.math));
 }
 
 void KeyTiles::emit_init(Writer& w) const {
@@ -40,7 +41,7 @@ void KeyTiles::emit_turn(Writer& w) const {
 }
 
 void KeyTiles::emit_pack(Writer& w, const char* from) const {
-  const char* pack = p_.math == DType::bf16 ? "pack_bf16" : "pack_fp16";
+  const char* pack = pack_name(p_.math);
   for (int i = 0; i < p_.BN / 4; i += 2) {
     w.line("p[{0}] = {1}({7}[{2}], {7}[{3}]); p[{4}] = {1}({7}[{5}], {7}[{6}]);", i, pack, 2 * i, 2 * i + 1,
            i + 1, 2 * i + 2, 2 * i + 3, from);

@@ -36,11 +36,7 @@ class OneWarp : public Issuer {
   void emit_wait_empty(Writer& w, const StagedPipeline& ring, int qk) const override {
     ring.emit_wait_empty_by_warp(w, qk);
   }
-  void emit_fetch(Writer& w) const override {
-    w.line("int fetched = lane == 0 ? atomicAdd(tile_counter, 1) : 0;");
-    w.line("fetched = __shfl_sync(0xffffffffu, fetched, 0);");
-    w.line("if (lane == 0 && fetched == num_tiles - 1) atomicExch(tile_counter, 0);");
-  }
+  void emit_fetch(Writer& w) const override { emit_fetch_by_warp(w, "num_tiles"); }
   void emit_item_read(Writer& w, const std::string& empty) const override {
     emit_item_read_by_warp(w, empty);
   }
@@ -83,6 +79,12 @@ class LentRegisters final : public Registers {
 };
 
 }  // namespace
+
+void Issuer::emit_fetch_by_warp(Writer& w, const char* total) {
+  w.line("int fetched = lane == 0 ? atomicAdd(tile_counter, 1) : 0;");
+  w.line("fetched = __shfl_sync(0xffffffffu, fetched, 0);");
+  w.line("if (lane == 0 && fetched == {} - 1) atomicExch(tile_counter, 0);", total);
+}
 
 void Issuer::emit_item_read_by_warp(Writer& w, const std::string& empty) {
   w.line("__syncwarp();");

@@ -236,9 +236,7 @@ class RaggedItems : public WorkItems {
     p_.work->emit_wait_empty(w, 0);
     p_.work->emit_step(w);
     w.comment("Next work item; the last fetch of the launch leaves the counter as it was found.");
-    w.line("int fetched = lane == 0 ? atomicAdd(tile_counter, 1) : 0;");
-    w.line("fetched = __shfl_sync(0xffffffffu, fetched, 0);");
-    w.line("if (lane == 0 && fetched == {} - 1) atomicExch(tile_counter, 0);", total);
+    Issuer::emit_fetch_by_warp(w, total);
     w.line("number = fetched + gridDim.x;");
   }
 };

@@ -104,7 +104,9 @@ class Issuer : public Part {
   /// A work item of a ragged batch has been read from its slot, whose barrier is `empty`; leaves the loop behind the
   /// last one.
   virtual void emit_item_read(Writer& w, const std::string& empty) const = 0;
-  /// The same by the lanes of any warp.
+  /// The counter's next number, of `total` in all, for every lane of a warp.
+  static void emit_fetch_by_warp(Writer& w, const char* total);
+  /// emit_item_read by the lanes of any warp.
   static void emit_item_read_by_warp(Writer& w, const std::string& empty);
 };
 

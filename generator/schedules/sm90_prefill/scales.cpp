@@ -1,6 +1,7 @@
 // The scales of 8-bit keys and values in sm90_prefill: none, one of a head, or one of each key. Those of keys travel
 // with the tiles: of K and V that are widened in slots of their own, which converters move beside K and V; in FP8
 // both in K's slot, since P takes V's before it is rounded.
+#include "generator/emit/output_elements.hpp"
 #include "generator/schedules/sm90_prefill/parts.hpp"
 #include "generator/systems/scale_strides.hpp"
 
@@ -213,7 +214,7 @@ class WidenedTokenScales final : public TokenScales {
     w.line("__syncwarp();  // every lane has read its scales");
   }
   void emit_pack(Writer& w, const char* from) const override {
-    const char* pack = p_.math == DType::bf16 ? "pack_bf16" : "pack_fp16";
+    const char* pack = pack_name(p_.math);
     w.comment("P times the scales of V");
     p_.v->emit_wait(w, 0);
     emit_address(w, p_.v->ring(), "v");

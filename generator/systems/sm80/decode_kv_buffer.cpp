@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "generator/emit/output_elements.hpp"
 #include "generator/systems/decode_streaming_constants.hpp"
 #include "generator/systems/kv_buffer_constants.hpp"
 #include "generator/systems/sm80/tile_widening.hpp"
@@ -161,7 +162,7 @@ void DecodeStreamingKVBuffer::emit_qk_bytes(Writer& w) const {
 
 void DecodeStreamingKVBuffer::emit_pv(Writer& w, const std::string& stage) const {
   w.comment("O += P V(n)");
-  const char* pack = shape_.compute == DType::bf16 ? "pack_bf16" : "pack_fp16";
+  const char* pack = pack_name(shape_.compute);
   w.line("u32 p[{}];  // P: 16 x {} as the A operand", shape_.WN / 4, shape_.WN);
   const auto emit_pack = [&](int group) {
     const auto scaled = [&](int i) {
