@@ -101,7 +101,7 @@ class LaneLog {
     return access.strong ? kStrong : access.write ? kWrite : kRead;
   }
   /// The words that entries of each kind access, by the lower bits of their numbers.
-  static constexpr std::size_t kWords = 4096;
+  static constexpr std::size_t kWords = 16384;
   using Words = std::array<std::array<std::uint64_t, kWords / 64>, kKinds>;
   bool meets(Kind kind, const Range& range) const;
   template <class F>

@@ -3,150 +3,56 @@
 #include <bit>
 
 #include "emulator/machine/machine.hpp"
-#include "emulator/machine/races.hpp"
+#include "emulator/machine/race_order.hpp"
 #include "emulator/tensor/multiversion.hpp"
 #include "emulator/tensor/wgmma.hpp"
 
 namespace kiln::emulator {
-namespace {
-
-constexpr auto kStrongUnit = static_cast<std::uint32_t>(Unit::strong);
-constexpr auto kCopyUnit = static_cast<std::uint32_t>(Unit::cp_async);
-
-constexpr auto kStrongBefore = static_cast<std::uint32_t>(Unit::strong_before);
-
-/// Noted among the readers of a cell, though it writes.
-bool is_reduction(std::uint32_t unit) {
-  return unit >= static_cast<std::uint32_t>(Unit::reduction);
-}
-bool is_strong(std::uint32_t unit) {
-  return unit == kStrongUnit || unit == kStrongBefore;
-}
-
-}  // namespace
-
-[[gnu::always_inline]] inline std::uint64_t RaceTracker::reader_key(const Slot& s) {
-  return s.agent | std::uint64_t{s.mask} << 16 | std::uint64_t{s.epoch} << 32;
-}
-
 /// An earlier writer of bytes that no other has.
 void RaceTracker::displace(Cells& cells, std::size_t cell, Slot writer) {
   if (cells.others.empty()) cells.others.resize(cells.write.size());
-  cells.marks[cell] |= Cells::kSplit;
+  cells.heads[cell].marks |= Cells::kSplit;
   for (Slot& s : cells.others[cell])
     if (s.epoch == 0) {
       s = writer;
       return;
     }
   if (cells.further.empty()) cells.further.resize(cells.write.size());
-  cells.marks[cell] |= Cells::kBytes;
+  cells.heads[cell].marks |= Cells::kBytes;
   cells.further[cell].push_back(writer);
 }
 
 void RaceTracker::overwrite(Cells& cells, std::size_t cell, std::uint16_t mask, bool forget) {
   const Slot& write = cells.write[cell];
-  std::uint8_t& marks = cells.marks[cell];
+  std::uint8_t& marks = cells.heads[cell].marks;
   const auto rest = static_cast<std::uint16_t>(write.mask & ~mask);
   // Of bytes that several wrote alike (`same`) nobody is noted beyond the cell's latest write.
   const bool displaced = !forget && write.epoch != 0 && rest != 0 && (marks & Cells::kAlike) == 0;
+  Slot writer = write;
+  writer.mask = rest;
   if ((marks & Cells::kSplit) != 0) {
+    Slot* free = nullptr;
     std::uint16_t left = 0;
-    cells.any_other(cell, [&](Slot& s) {
+    for (Slot& s : cells.others[cell]) {
       s.mask &= static_cast<std::uint16_t>(~mask);
-      if (s.mask == 0) s.epoch = 0;
       left |= s.mask;
-      return false;
-    });
+      if (s.mask != 0) continue;
+      s.epoch = 0;
+      if (free == nullptr) free = &s;
+    }
     if ((marks & Cells::kBytes) != 0) {
-      std::erase_if(cells.further[cell], [](const Slot& s) { return s.mask == 0; });
-      if (cells.further[cell].empty()) marks = static_cast<std::uint8_t>(marks & ~Cells::kBytes);
+      auto& further = cells.further[cell];
+      for (Slot& s : further) left |= s.mask &= static_cast<std::uint16_t>(~mask);
+      std::erase_if(further, [](const Slot& s) { return s.mask == 0; });
+      if (further.empty()) marks = static_cast<std::uint8_t>(marks & ~Cells::kBytes);
+    }
+    if (displaced && free != nullptr) {
+      *free = writer;
+      return;
     }
     if (left == 0) marks = static_cast<std::uint8_t>(marks & ~Cells::kSplit);
   }
-  if (!displaced) return;
-  Slot writer = write;
-  writer.mask = rest;
-  displace(cells, cell, writer);
-}
-
-struct RaceTracker::Judged {
-  const SharedAccess& access;
-  const std::uint32_t* clock;   ///< epochs that all of the warp know of, by agent
-  const std::uint32_t* fenced;  ///< the same at the warp's fences between proxies
-  int lane;
-  std::uint32_t offset, bytes;
-  bool silent;
-  std::uint32_t warp;  ///< index
-  std::uint32_t self;  ///< agent
-  std::uint32_t epoch, lanes, op;
-  std::uint32_t
-      guarded;  ///< an agent whose epochs in `clock` do not tell what the lane knows: its own warp's threads
-  bool by_thread, strong, async_proxy, reduces;
-  const std::vector<Partial>* partial;  ///< what is known beside `clock`; null: that is not all
-  /// Readers of other warps that a cell had, and which of them (or the one after) made room for the read of
-  /// `seen_mask`: the next cell mostly has the same.
-  std::uint64_t* seen;
-  std::size_t seen_count = ~std::size_t{0}, seen_choice = 0;
-  std::uint16_t seen_mask = 0;
-  std::size_t hint = 0;                    ///< where the latest read was noted
-  const std::uint32_t* offsets = nullptr;  ///< by lane, where several of `lanes` are judged together
-
-  /// Of an agent of another warp nothing is known but what `clock` says.
-  bool unheard_of(std::uint32_t agent) const {
-    return partial != nullptr && agent / kUnits != warp &&
-           std::none_of(partial->begin(), partial->end(), [&](const Partial& p) { return p.agent == agent; });
-  }
-  /// Lanes that copy to one place in one cp.async are one writer.
-  bool joins(const Slot& s) const { return !silent && s.agent == self && s.epoch == epoch; }
-  void note(Slot& s, std::uint16_t mask) const {
-    if (s.agent == self && s.epoch == epoch) {
-      s.mask |= mask;
-      s.lanes |= lanes;
-      s.op = op;
-    } else {
-      s = {static_cast<std::uint16_t>(self), mask, epoch, op, lanes};
-    }
-  }
-};
-
-/// Atomics and strong accesses of other blocks than the scope of one of the two has.
-[[gnu::noinline]] bool RaceTracker::scopes_apart(const Judged& a, const Slot& s) const {
-  const auto& ops = cluster_.program->ops;
-  return ((a.access.op.flags | ops[s.op].flags) & kCtaScope) != 0 &&
-         warp_of(s.agent).block != a.access.warp.block;
-}
-
-/// A thread follows its own past; what its units did it follows only once retired.
-[[gnu::always_inline]] inline bool RaceTracker::happened_before(const Judged& a, const Slot& s) const {
-  if (s.agent != a.guarded && s.epoch <= a.clock[s.agent]) return true;
-  const std::uint32_t unit = s.agent % kUnits;
-  const std::uint32_t by = is_strong(unit) ? s.agent - unit : s.agent;
-  if (by == a.warp * kUnits)  // between threads of a warp LaneTracker judges
-    return a.by_thread || a.lane < 0 || a.access.warp.lanes.knows(a.lane, s.lanes, s.epoch);
-  if (s.epoch <= a.clock[by]) return true;
-  if (a.unheard_of(by)) return false;
-  return knows(a.access.warp, a.lane, by, s.epoch, s.lanes);
-}
-
-/// What happened before, or need not have.
-[[gnu::always_inline]] inline bool RaceTracker::ordered(const Judged& a, const Slot& s) const {
-  if (a.strong || a.reduces) {
-    const std::uint32_t unit = s.agent % kUnits;
-    if ((is_strong(unit) || is_reduction(unit)) && (cluster_.blocks.size() == 1 || !scopes_apart(a, s)))
-      return true;
-  }
-  return happened_before(a, s);
-}
-
-/// Of a writer that is ordered before `a`.
-inline bool RaceTracker::lacks_proxy_fence(const Judged& a, const Slot& s) const {
-  if (!a.async_proxy) return false;
-  const std::uint32_t by = s.agent % kUnits;
-  if (by != 0 && by != kStrongUnit && by != kCopyUnit) return false;
-  const std::uint32_t writer = by == kStrongUnit ? s.agent - kStrongUnit : s.agent;
-  // By the writer, or by whoever starts this and knows of the write.
-  return !proxy_fenced_[writer / kUnits].knows(writer, s.epoch, s.lanes) &&
-         !proxy_fenced_[a.warp].knows(writer, s.epoch, s.lanes);
+  if (displaced) displace(cells, cell, writer);
 }
 
 /// Of lanes that are judged together the first one that meets `s` is named.
@@ -167,17 +73,10 @@ void RaceTracker::report_conflict(const Judged& a, const Slot& s, std::uint32_t 
   if (lacks_proxy_fence(a, s)) missing_fence(a.access, at, s);
 }
 
-/// Whether a writer is ordered before the access and has nothing to be said of.
-[[gnu::always_inline]] inline bool RaceTracker::settled(const Judged& a, const Slot& s) const {
-  const bool known = s.agent != a.guarded && s.epoch <= a.clock[s.agent];
-  if (known && (!a.async_proxy || s.epoch <= a.fenced[s.agent])) return true;
-  return (known || ordered(a, s)) && !lacks_proxy_fence(a, s);
-}
-
 /// Of copies that brought the same as the cell's latest write, some may still be under way.
 inline void RaceTracker::judge_equal_copies(const Judged& a, const Cells& cells, std::size_t cell,
                                             std::uint16_t mask, std::uint32_t at) {
-  if ((cells.marks[cell] & Cells::kAlike) == 0 || !a.access.write) return;
+  if ((cells.heads[cell].marks & Cells::kAlike) == 0 || !a.access.write) return;
   for (const Slot& s : cells.same[cell])
     if (s.epoch != 0 && (s.mask & mask) != 0 && s.agent != cells.write[cell].agent && s.agent != a.self &&
         s.agent % kUnits == kCopyUnit)
@@ -192,7 +91,7 @@ inline void RaceTracker::note_equal(const Judged& a, Cells& cells, std::size_t c
   for (Slot& s : same)
     if (s.epoch == 0 || s.agent == a.self) free = &s;
   a.note(*free, mask);
-  cells.marks[cell] |= Cells::kAlike;
+  cells.heads[cell].marks |= Cells::kAlike;
 }
 
 /// Whether this writes what is there, or what an earlier copy under way will leave there.
@@ -205,7 +104,7 @@ inline bool RaceTracker::meets_equal(const Judged& a, const Slot& s, std::uint16
 KILN_MULTIVERSION bool RaceTracker::meet_writers(const Judged& a, Cells& cells, std::size_t cell,
                                                  std::uint16_t mask, std::uint32_t at) {
   const Slot* last = &cells.write[cell];
-  const std::uint8_t marks = cells.marks[cell];
+  const std::uint8_t marks = cells.heads[cell].marks;
   if ((marks & Cells::kReduced) != 0 && !a.reduces) meet_readers(a, cells, cell, mask, at);
   const bool overlaps = last->epoch != 0 && (last->mask & mask) != 0;
   const bool equal = overlaps && meets_equal(a, *last, mask, at);
@@ -246,7 +145,7 @@ KILN_MULTIVERSION bool RaceTracker::meet_writers(const Judged& a, Cells& cells, 
   // An atomic leaves reductions to whoever follows: but one whose result is used has seen earlier atomics, and the order
   // of one word does for who follows it.
   const bool unread = (a.access.op.flags & kUnread) != 0;
-  const auto overtake = [&](Slot& r) {
+  const auto overtake = [&](Slot & r) __attribute__((always_inline)) {
     const std::uint32_t unit = r.agent % kUnits;
     const bool stays = a.strong && is_reduction(unit) && (unread || unit != kStrongBefore);
     if (!stays && r.epoch != 0 && (r.mask & mask) != 0) {
@@ -256,9 +155,9 @@ KILN_MULTIVERSION bool RaceTracker::meet_writers(const Judged& a, Cells& cells, 
     }
     left |= r.epoch != 0;
   };
-  for (std::size_t i = 0; i < cells.readers[cell]; ++i) overtake(cells.reads[i][cell]);
-  if (!left) cells.readers[cell] = 0;
-  std::uint8_t& marks = cells.marks[cell];
+  for (std::size_t i = 0; i < cells.heads[cell].readers; ++i) overtake(cells.reads[i][cell]);
+  if (!left) cells.heads[cell].readers = 0;
+  std::uint8_t& marks = cells.heads[cell].marks;
   if ((marks & Cells::kMore) != 0) {
     auto& more = cells.more[cell];
     for (Slot& r : more) overtake(r);
@@ -272,30 +171,30 @@ KILN_MULTIVERSION bool RaceTracker::meet_writers(const Judged& a, Cells& cells, 
 /// to follow all of them, while they need not follow each other.
 void RaceTracker::meet_readers(const Judged& a, Cells& cells, std::size_t cell, std::uint16_t mask,
                                std::uint32_t at) {
-  const auto meet = [&](const Slot& r) {
+  const auto meet = [&](const Slot& r) __attribute__((always_inline)) {
     const bool reduction = is_reduction(r.agent % kUnits);
     if (r.epoch != 0 && (r.mask & mask) != 0 && (a.reduces || reduction) && !ordered(a, r))
       report_conflict(a, r, at, reduction);
   };
-  for (std::size_t i = 0; i < cells.readers[cell]; ++i) meet(cells.reads[i][cell]);
-  if ((cells.marks[cell] & Cells::kMore) != 0)
+  for (std::size_t i = 0; i < cells.heads[cell].readers; ++i) meet(cells.reads[i][cell]);
+  if ((cells.heads[cell].marks & Cells::kMore) != 0)
     std::for_each(cells.more[cell].begin(), cells.more[cell].end(), meet);
 }
 
 void RaceTracker::reduce_cell(Judged& a, Cells& cells, std::size_t cell, std::uint16_t mask,
                               std::uint32_t at) {
   meet_readers(a, cells, cell, mask, at);
-  cells.marks[cell] |= Cells::kReduced;
+  cells.heads[cell].marks |= Cells::kReduced;
   read_cell(a, cells, cell, mask);
 }
 
 /// An earlier atomic of another warp, which a later one does not follow: who reads has to follow both.
 [[gnu::noinline]] void RaceTracker::note_reduction(Cells& cells, std::size_t cell, const Slot& by) {
-  cells.marks[cell] |= Cells::kReduced;
+  cells.heads[cell].marks |= Cells::kReduced;
   const auto replaced = [&](const Slot& r) {
     return r.epoch == 0 || (r.agent == by.agent && (r.mask & ~by.mask) == 0);
   };
-  const std::size_t readers = cells.readers[cell];
+  const std::size_t readers = cells.heads[cell].readers;
   for (std::size_t i = 0; i < readers; ++i)
     if (replaced(cells.reads[i][cell])) {
       cells.reads[i][cell] = by;
@@ -304,11 +203,11 @@ void RaceTracker::reduce_cell(Judged& a, Cells& cells, std::size_t cell, std::ui
   if (readers < Cells::kReads) {
     if (cells.reads[readers].empty()) cells.reads[readers].resize(cells.write.size());
     cells.reads[readers][cell] = by;
-    ++cells.readers[cell];
+    ++cells.heads[cell].readers;
     return;
   }
   if (cells.more.empty()) cells.more.resize(cells.write.size());
-  cells.marks[cell] |= Cells::kMore;
+  cells.heads[cell].marks |= Cells::kMore;
   auto& more = cells.more[cell];
   const auto mine = std::find_if(more.begin(), more.end(), replaced);
   (mine != more.end() ? *mine : more.emplace_back()) = by;
@@ -325,7 +224,7 @@ void RaceTracker::reduce_cell(Judged& a, Cells& cells, std::size_t cell, std::ui
     before.agent = static_cast<std::uint16_t>(last.agent - kStrongUnit + kStrongBefore);
     note_reduction(cells, cell, before);
   }
-  std::uint8_t& marks = cells.marks[cell];
+  std::uint8_t& marks = cells.heads[cell].marks;
   Slot& write = cells.write[cell];
   const bool joins = write.agent == a.self && write.epoch == a.epoch;  // the latest write
   if ((!joins && (write.mask & ~mask) != 0) || (marks & Cells::kSplit) != 0)
@@ -358,25 +257,29 @@ void RaceTracker::reduce_cell(Judged& a, Cells& cells, std::size_t cell, std::ui
 [[gnu::always_inline]] inline RaceTracker::Slot* RaceTracker::slot_as_before(const Judged& a, Cells& cells,
                                                                              std::size_t cell,
                                                                              std::uint16_t mask) {
-  const std::size_t readers = cells.readers[cell];
+  const std::size_t readers = cells.heads[cell].readers;
   if (readers != a.seen_count || mask != a.seen_mask) return nullptr;
   std::uint64_t differ = 0;
   for (std::size_t i = 0; i < readers; ++i) differ |= reader_key(cells.reads[i][cell]) ^ a.seen[i];
   if (differ != 0) return nullptr;
-  if (a.seen_choice == readers) ++cells.readers[cell];
-  return &cells.reads[a.seen_choice][cell];
+  Slot& slot = cells.reads[a.seen_choice][cell];
+  if (a.seen_choice == readers) {
+    ++cells.heads[cell].readers;
+    slot.epoch = 0;
+  }
+  return &slot;
 }
 
 /// A slot that is empty, or whose reader is known to this one; null if there is none.
 RaceTracker::Slot* RaceTracker::free_slot(Judged& a, Cells& cells, std::size_t cell, std::uint16_t mask) {
-  const std::size_t readers = cells.readers[cell];
+  const std::size_t readers = cells.heads[cell].readers;
   bool others = true;
   std::size_t free = readers;
   for (std::size_t i = 0; i < readers; ++i) {
     const Slot& r = cells.reads[i][cell];
     const std::uint32_t unit = r.agent % kUnits;
     others &= a.unheard_of(r.agent - (is_strong(unit) ? unit : 0));
-    if (r.epoch != 0 && r.agent == a.self) cells.marks[cell] |= Cells::kTwice;
+    if (r.epoch != 0 && r.agent == a.self) cells.heads[cell].marks |= Cells::kTwice;
     const bool keeps = r.epoch != 0 && (r.agent == a.self || (r.mask & ~mask) != 0 || is_reduction(unit));
     if (free == readers && !keeps && (r.epoch == 0 || ordered(a, r))) free = i;
   }
@@ -388,15 +291,16 @@ RaceTracker::Slot* RaceTracker::free_slot(Judged& a, Cells& cells, std::size_t c
   if (free == readers) {
     auto& reads = cells.reads[readers];
     if (reads.empty()) reads.resize(cells.write.size());
-    ++cells.readers[cell];
+    ++cells.heads[cell].readers;
+    reads[cell].epoch = 0;
   }
   return &cells.reads[free][cell];
 }
 
 [[gnu::always_inline]] inline void RaceTracker::read_cell(Judged& a, Cells& cells, std::size_t cell,
                                                           std::uint16_t mask) {
-  const std::size_t readers = cells.readers[cell];
-  const bool once = (cells.marks[cell] & Cells::kTwice) == 0;
+  const std::size_t readers = cells.heads[cell].readers;
+  const bool once = (cells.heads[cell].marks & Cells::kTwice) == 0;
   if (once && a.hint < readers && replaces(a, cells.reads[a.hint][cell], mask))
     return a.note(cells.reads[a.hint][cell], mask);
   if (Slot* const slot = slot_as_before(a, cells, cell, mask)) return a.note(*slot, mask);
@@ -410,7 +314,7 @@ RaceTracker::Slot* RaceTracker::free_slot(Judged& a, Cells& cells, std::size_t c
   // More readers than slots, none of them known to this one.
   if (cells.more.empty()) cells.more.resize(cells.write.size());
   auto& more = cells.more[cell];
-  cells.marks[cell] |= Cells::kMore;
+  cells.heads[cell].marks |= Cells::kMore;
   const auto mine =
       std::find_if(more.begin(), more.end(), [&](const Slot& r) { return replaces(a, r, mask); });
   a.note(mine != more.end() ? *mine : more.emplace_back(), mask);
@@ -419,33 +323,37 @@ RaceTracker::Slot* RaceTracker::free_slot(Judged& a, Cells& cells, std::size_t c
 RaceTracker::Judged RaceTracker::judged(const SharedAccess& a) const {
   const bool strong = a.unit == kStrongUnit, by_thread = a.unit == 0 || strong;
   const std::uint32_t i = index(a.warp);
-  return {.access = a,
-          .clock = clocks_[i].agents.data(),
-          .fenced = proxy_fenced_[i].agents.data(),
-          .lane = a.lane,
-          .offset = a.offset,
-          .bytes = a.bytes,
-          .silent = a.silent,
-          .warp = i,
-          .self = i * kUnits + a.unit,
-          .epoch = by_thread ? clocks_[i].agents[std::size_t{i} * kUnits] : a.epoch,
-          .lanes = a.lane < 0 ? a.warp.live : 1u << a.lane,
-          .op = static_cast<std::uint32_t>(&a.op - cluster_.program->ops.data()),
-          .guarded = by_thread || a.lane < 0 ? ~0u : i * kUnits,
-          .by_thread = by_thread,
-          .strong = strong,
-          .async_proxy = !by_thread && a.unit != kCopyUnit,
-          .reduces = is_reduction(a.unit),
-          .partial = pending_[i].empty() ? &clocks_[i].partial : nullptr,
-          .seen = seen_.data()};
+  return {
+      .access = a,
+      .actors = actors_.data(),
+      .clock = clocks_[i].agents.data(),
+      .fenced = proxy_fenced_[i].agents.data(),
+      .lane = a.lane,
+      .offset = a.offset,
+      .bytes = a.bytes,
+      .silent = a.silent,
+      .warp = i,
+      .self = i * kUnits + a.unit,
+      .epoch = by_thread ? clocks_[i].agents[std::size_t{i} * kUnits] : a.epoch,
+      .lanes = a.lane < 0 ? a.warp.live : 1u << a.lane,
+      .op = static_cast<std::uint32_t>(&a.op - cluster_.program->ops.data()),
+      .guarded = by_thread || a.lane < 0 ? ~0u : i * kUnits,
+      .by_thread = by_thread,
+      .strong = strong,
+      .async_proxy = !by_thread && a.unit != kCopyUnit,
+      .reduces = is_reduction(a.unit),
+      .repeatable = strong && a.write && cluster_.blocks.size() == 1,
+      .plain_write = a.write && !strong && !is_reduction(a.unit) && (a.unit != kCopyUnit || a.bytes == 16),
+      .partial = pending_[i].empty() ? &clocks_[i].partial : nullptr,
+      .seen = seen_.data()};
 }
 
 /// Nobody has to be told apart any more who used this cell.
 void RaceTracker::forget(Cells& cells, std::size_t cell) {
-  cells.age[cell] = cells.now;
+  cells.heads[cell].age = cells.now;
   cells.write[cell] = {};
-  cells.readers[cell] = 0;
-  std::uint8_t& marks = cells.marks[cell];
+  cells.heads[cell].readers = 0;
+  std::uint8_t& marks = cells.heads[cell].marks;
   if (marks == 0) return;
   if ((marks & Cells::kMore) != 0) cells.more[cell].clear();
   if ((marks & Cells::kSplit) != 0) cells.others[cell] = {};
@@ -454,16 +362,62 @@ void RaceTracker::forget(Cells& cells, std::size_t cell) {
   marks = 0;
 }
 
+/// Whether all writers of these bytes are settled, and no access of another kind is noted.
+[[gnu::always_inline]] inline bool RaceTracker::all_settled(const Judged& a, const Cells& cells,
+                                                            std::size_t cell, std::uint16_t mask) const {
+  const std::uint8_t marks = cells.heads[cell].marks;
+  const auto special = static_cast<std::uint8_t>(
+      Cells::kBytes | Cells::kReduced | (a.access.write || (marks & Cells::kSplit) != 0 ? Cells::kAlike : 0));
+  if ((marks & special) != 0) return false;
+  const auto fine = [&](const Slot& s) __attribute__((always_inline)) {
+    return s.epoch == 0 || (s.mask & mask) == 0 || settled(a, s);
+  };
+  if (!fine(cells.write[cell])) return false;
+  if ((marks & Cells::kSplit) == 0) return true;
+  const auto& others = cells.others[cell];
+  return fine(others[0]) && fine(others[1]) && fine(others[2]) && fine(others[3]);
+}
+
+/// A plain write of all that is noted of a cell, where the warp knows of all of it: nothing is left but this write.
+[[gnu::always_inline]] inline bool RaceTracker::replace_cell(const Judged& a, Cells& cells, std::size_t cell,
+                                                             std::uint16_t mask) {
+  Cells::Head& head = cells.heads[cell];
+  Slot& write = cells.write[cell];
+  if (!a.plain_write || (head.marks & ~Cells::kTwice) != 0 || (write.mask & ~mask) != 0 ||
+      !known_at_once(a, write))
+    return false;
+  if (a.async_proxy && write.epoch > a.fenced[write.agent]) return false;
+  for (std::size_t i = 0; i < head.readers; ++i) {
+    const Slot& r = cells.reads[i][cell];
+    if (r.epoch != 0 && ((r.mask & ~mask) != 0 || !known_at_once(a, r))) return false;
+  }
+  head.readers = head.marks = 0;
+  a.note(write, mask);
+  return true;
+}
+
+/// The same atomic again, whose result nobody looks at: where there are no readers but such, nothing is new.
+[[gnu::always_inline]] inline bool RaceTracker::repeats(const Judged& a, Cells& cells, std::size_t cell,
+                                                        std::uint16_t mask) {
+  Cells::Head& head = cells.heads[cell];
+  Slot& write = cells.write[cell];
+  if (!a.joins(write) || (write.mask & mask) != mask || (head.marks & (Cells::kAlike | Cells::kMore)) != 0)
+    return false;
+  const bool unread = (a.access.op.flags & kUnread) != 0;
+  for (std::size_t i = 0; i < head.readers; ++i) {
+    const Slot& r = cells.reads[i][cell];
+    if (r.epoch != 0 && (r.mask & mask) != 0 && !(unread && is_reduction(r.agent % kUnits))) return false;
+  }
+  a.note(write, mask);
+  return true;
+}
+
 /// The part of an access that lies in one cell.
 [[gnu::always_inline]] inline void RaceTracker::access_cell(Judged& a, Cells& cells, std::size_t cell,
                                                             std::uint16_t mask, std::uint32_t at) {
-  if (cells.age[cell] != cells.now) forget(cells, cell);
-  const Slot& last = cells.write[cell];
-  const bool apart = last.epoch == 0 || (last.mask & mask) == 0;
-  const auto special =
-      static_cast<std::uint8_t>(Cells::kSplit | Cells::kReduced | (a.access.write ? Cells::kAlike : 0));
-  const bool plain = (cells.marks[cell] & special) == 0 && (apart || settled(a, last));
-  if (!plain && meet_writers(a, cells, cell, mask, at)) return;
+  if (cells.heads[cell].age != cells.now) forget(cells, cell);
+  if (replace_cell(a, cells, cell, mask) || (a.repeatable && repeats(a, cells, cell, mask))) return;
+  if (!all_settled(a, cells, cell, mask) && meet_writers(a, cells, cell, mask, at)) return;
   if (a.reduces)
     reduce_cell(a, cells, cell, mask, at);
   else if (a.access.write)
@@ -497,6 +451,18 @@ void RaceTracker::access(const SharedAccess& a) {
   access_cells(judged_access);
 }
 
+/// Lanes are judged one after another, while what is noted of the next ones is on the way.
+[[gnu::always_inline]] inline void RaceTracker::prefetch(const Cells& cells, const LaneAccesses& all) {
+  std::uint32_t last = ~0u;
+  for (std::uint32_t m = all.lanes; m != 0; m &= m - 1) {
+    const std::uint32_t cell = all.offsets[std::countr_zero(m)] / 16;
+    if (cell == last) continue;
+    last = cell;
+    __builtin_prefetch(&cells.heads[cell], 1);
+    __builtin_prefetch(&cells.write[cell], 1);
+  }
+}
+
 KILN_MULTIVERSION void RaceTracker::access_lanes(const LaneAccesses& all) {
   SharedAccess a{all.warp, all.op, 0, all.block, 0, all.bytes, all.write, all.unit, all.epoch};
   Judged j = judged(a);
@@ -508,6 +474,7 @@ KILN_MULTIVERSION void RaceTracker::access_lanes(const LaneAccesses& all) {
   const bool together = j.by_thread && all.bytes < 16 && j.partial != nullptr && retired_[j.warp].empty() &&
                         all.warp.lanes.known == nullptr;
   if (together) j.offsets = all.offsets;
+  prefetch(cells, all);
   const auto bytes_of = [&](int lane) { return ((1u << all.bytes) - 1) << (all.offsets[lane] & 15); };
   for (std::uint32_t m = all.lanes; m != 0;) {
     const int lane = std::countr_zero(m);
@@ -552,7 +519,7 @@ bool RaceTracker::tile_writers(const Cells& cells, const std::vector<ByteRange>&
   for (const ByteRange& r : ranges)
     for (std::size_t cell = r.begin / 16; cell < r.end / 16; ++cell) {
       const Slot& by = cells.write[cell];
-      if ((cells.marks[cell] & Cells::kSplit) != 0) return false;
+      if ((cells.heads[cell].marks & Cells::kSplit) != 0) return false;
       if (by.epoch == 0 || reader_key(by) == last) continue;
       last = reader_key(by);
       std::size_t i = 0;

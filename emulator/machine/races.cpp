@@ -16,6 +16,12 @@ RaceTracker::RaceTracker(Cluster& cluster) : cluster_(cluster) {
   }
   clocks_.resize(warps);
   for (Clock& c : clocks_) c.agents.assign(std::size_t{warps} * kUnits, 0);
+  for (std::uint32_t a = 0; a < warps * kUnits; ++a) {
+    const std::uint32_t unit = a % kUnits;
+    const bool strong = unit == static_cast<std::uint32_t>(Unit::strong) ||
+                        unit == static_cast<std::uint32_t>(Unit::strong_before);
+    actors_.push_back(static_cast<std::uint16_t>(strong ? a - unit : a));
+  }
   pending_.resize(warps);
   fenced_.resize(warps);
   observed_.resize(warps);

@@ -193,16 +193,16 @@ class RaceTracker {
       kBytes = 16,   ///< of the earlier writers some are in `further`
       kReduced = 32  ///< reductions are among the readers: asynchronous ones, earlier atomics
     };
-    explicit Cells(std::size_t count) : write(count) {
-      fill_bytes(marks, count, 0);
-      age.assign(count, 0);
-      fill_bytes(readers, count, 0);
-    }
+    explicit Cells(std::size_t count) : heads(count), write(count) {}
+    /// What every access looks at.
+    struct Head {
+      std::uint32_t age = 0;  ///< `now` of the latest access
+      std::uint8_t marks = 0;
+      std::uint8_t readers = 0;  ///< of `reads`; the rest of them is void
+    };
+    RecycledVector<Head> heads;
     RecycledVector<Slot> write;
-    RecycledVector<std::uint32_t> age;  ///< `now` of the latest access
-    std::uint32_t now = 0;              ///< what is noted of earlier accesses is known to the whole block
-    RecycledVector<std::uint8_t> marks;
-    RecycledVector<std::uint8_t> readers;  ///< the rest of `reads` is empty
+    std::uint32_t now = 0;  ///< what is noted of earlier accesses is known to the whole block
     std::array<RecycledVector<Slot>, kReads> reads;
     RecycledVector<std::array<Slot, kSame>>
         same;  ///< later writers of the same bytes; of cp.async the lanes that share it
@@ -213,10 +213,10 @@ class RaceTracker {
     /// Whether f(slot) holds of one of a cell's earlier writers.
     template <class F>
     bool any_other(std::size_t cell, F f) {
-      if ((marks[cell] & kSplit) == 0) return false;
+      if ((heads[cell].marks & kSplit) == 0) return false;
       for (Slot& s : others[cell])
         if (s.epoch != 0 && f(s)) return true;
-      return (marks[cell] & kBytes) != 0 && std::any_of(further[cell].begin(), further[cell].end(), f);
+      return (heads[cell].marks & kBytes) != 0 && std::any_of(further[cell].begin(), further[cell].end(), f);
     }
   };
   /// What some lanes of a warp know and the others do not yet.
@@ -256,9 +256,15 @@ class RaceTracker {
   Judged judged(const SharedAccess& a) const;
   void access_cells(Judged& a);
   static void forget(Cells& cells, std::size_t cell);
+  bool all_settled(const Judged& a, const Cells& cells, std::size_t cell, std::uint16_t mask) const;
+  static bool repeats(const Judged& a, Cells& cells, std::size_t cell, std::uint16_t mask);
+  static bool replace_cell(const Judged& a, Cells& cells, std::size_t cell, std::uint16_t mask);
   void access_cell(Judged& a, Cells& cells, std::size_t cell, std::uint16_t mask, std::uint32_t at);
   void report_conflict(const Judged& a, const Slot& s, std::uint32_t at, bool other_write);
   bool ordered(const Judged& a, const Slot& s) const;
+  bool ordered_apart(const Judged& a, const Slot& s) const;
+  static bool known_at_once(const Judged& a, const Slot& s);
+  static void prefetch(const Cells& cells, const LaneAccesses& all);
   bool happened_before(const Judged& a, const Slot& s) const;
   bool scopes_apart(const Judged& a, const Slot& s) const;
   static void note_reduction(Cells& cells, std::size_t cell, const Slot& by);
@@ -306,6 +312,7 @@ class RaceTracker {
   mutable std::array<std::uint64_t, Cells::kReads> seen_{};  ///< see Judged
   std::unordered_map<std::uint64_t, Clock> variables_;
   std::set<std::pair<std::uint32_t, std::uint32_t>> reported_;
+  std::vector<std::uint16_t> actors_;  ///< by agent, whose epochs tell of it: of strong accesses the thread
 };
 
 }  // namespace kiln::emulator

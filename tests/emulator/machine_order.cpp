@@ -39,6 +39,42 @@ TEST_CASE("a lane waits for its own cp.async only") {
   clean(two_warps(told + kNeighbour + kShow));
 }
 
+TEST_CASE("who overwrites cells follows all that read them, the first time and again") {
+  // Warp 0 writes 16 bytes a lane, warp 1 reads them; %p3: warp 0.
+  const std::string setup =
+      "setp.lt.u32 %p3, %t, 32; and.b32 %r8, %t, 31; mad.lo.u32 %r9, %r8, 16, %r3; "
+      "mov.u32 %r20, %t;\n";
+  const std::string write = "add.u32 %r20, %r20, 1; @%p3 st.shared.v4.b32 [%r9], {%r20, %r20, %r20, %r20};\n",
+                    meet = "bar.sync 0;\n";
+  const std::string read = "@!%p3 ld.shared.v4.b32 {%r10, %r11, %r12, %r13}, [%r9];\n";
+  const std::string word = "@!%p3 ld.shared.b32 %r10, [%r9+4];\n";
+  for (const std::string& reads : {read, word}) {
+    const std::string turn = write + meet + reads + meet;
+    clean(two_warps(setup + turn + turn + turn));
+    finds("shared-race", two_warps(setup + turn + turn + write + meet + reads + write));
+    finds("shared-race", two_warps(setup + turn + turn + write + reads));
+  }
+  // What the writer itself had read before leaves nothing that another reader could be taken for.
+  const std::string own = "@%p3 ld.shared.v4.b32 {%r10, %r11, %r12, %r13}, [%r9];\n";
+  clean(two_warps(setup + write + own + write + own + meet + read + meet + write));
+  finds("shared-race", two_warps(setup + write + own + write + own + meet + read + write));
+}
+
+TEST_CASE("atomics repeated by a warp are judged against every plain reader") {
+  const std::string setup = "setp.lt.u32 %p3, %t, 32; @%p1 st.shared.u32 [%r3], 0; bar.sync 0;\n";
+  const std::string add = "@%p3 red.shared.add.u32 [%r3], 1;\n", look = "@!%p3 ld.shared.u32 %r6, [%r3];\n";
+  clean(two_warps(setup + add + add + "bar.sync 0;\n" + look));
+  clean(two_warps(setup + look + "bar.sync 0;\n" + add + add));
+  finds("shared-race", two_warps(setup + add + add + look));
+  finds("shared-race", two_warps(setup + add + "bar.sync 0;\n" + look + add + add));
+  // Two warps add: a third one that reads follows both, however often either has come.
+  const std::string both =
+      "setp.lt.u32 %p3, %t, 64; @%p1 st.shared.u32 [%r3], 0; bar.sync 0;\n" + add + add + add;
+  const Setup three{.block = {96, 1, 1}};
+  clean(run(shared_kernel(both + "bar.sync 0;\n" + look), three));
+  finds("shared-race", run(shared_kernel(both + look), three));
+}
+
 TEST_CASE("an arrival of one lane publishes that lane only, to its own warp too") {
   // All wait for what lane 0 alone has arrived at.
   const std::string body =

@@ -7,7 +7,7 @@
 #include "emulator/machine/trace.hpp"
 #include "emulator/ptx/alu/each_lane.hpp"
 #include "emulator/ptx/decode/decoder.hpp"
-#include "emulator/ptx/decode/warp_access.hpp"
+#include "emulator/ptx/decode/warp_copies.hpp"
 
 namespace kiln::emulator::ptx {
 
@@ -45,37 +45,6 @@ u64 shared_address(const Warp& w, Ref ref, int size, std::int64_t offset, bool g
 }
 
 // --- cp.async ---
-LaneCopy copy_of(const Warp& w, const Op& op, int l) {
-  LaneCopy copy;
-  copy.lane = static_cast<std::uint8_t>(l);
-  copy.bytes = op.width;
-  copy.source_bytes = op.width;
-  if (op.c != kNoRef) {
-    const u64 n = w.value(op.c, op.csize, l);
-    if (op.csize == 3)
-      copy.source_bytes = n != 0 ? 0 : op.width;  // ignore-src
-    else
-      copy.source_bytes = static_cast<std::uint8_t>(std::min<u64>(n, op.width));
-  }
-  copy.shared = static_cast<std::uint32_t>(shared_address(w, op.a, op.asize, op.imm, (op.flags & 1) != 0, l));
-  copy.global = w.value(op.b, op.bsize, l) + static_cast<u64>(static_cast<std::int32_t>(op.target));
-  copy.group = w.copies.committed[l];
-  copy.issued = w.block->cluster->issued;
-  copy.op = &op;
-  return copy;
-}
-
-/// Sources are mostly read for the first time: what is known of them and their bytes are on the way while lanes are
-/// looked at one after another.
-void prefetch(const Cluster& c, u64 global, std::uint32_t bytes) {
-  const GlobalMemory::Impl& memory = *c.launch->memory;
-  if (!memory.contains(global, bytes)) return;
-  __builtin_prefetch(memory.at(global));
-  if (!c.findings) return;
-  __builtin_prefetch(memory.shadow_at(global));
-  c.launch->globals->prefetch(global);
-}
-
 /// Checks a lane's copy and tells the race trackers; false if there will be none.
 bool note_copy(Warp& w, const Op& op, LaneCopy& copy, std::uint32_t epoch) {
   Cluster& c = *w.block->cluster;
@@ -102,52 +71,6 @@ bool note_copy(Warp& w, const Op& op, LaneCopy& copy, std::uint32_t epoch) {
   return true;
 }
 
-/// The same of all lanes, if none of them needs a closer look; else false, with nothing done.
-bool note_plain_copies(Warp& w, const Op& op, std::span<const LaneCopy> copies, std::uint32_t epoch) {
-  Cluster& c = *w.block->cluster;
-  const GlobalMemory::Impl& memory = *c.launch->memory;
-  const auto unit = static_cast<std::uint32_t>(Unit::cp_async);
-  if (c.findings && c.launch->launch->programmatic) return false;
-  std::uint32_t offset[32];
-  std::uint8_t padded[32][16];
-  const std::uint8_t* brings[32];
-  std::uint64_t taken[16] = {};  // lanes that share a destination are judged one after another
-  for (const LaneCopy& copy : copies) {
-    if (shared_block(w, copy.shared, false) == nullptr) return false;
-    offset[copy.lane] = copy.shared & 0xffffffu;
-    const std::uint32_t place = copy.shared / op.width * 0x9e3779b1u >> 22;
-    const auto alike = [&](const LaneCopy& other) {
-      return other.shared / op.width == copy.shared / op.width;
-    };
-    if ((taken[place / 64] >> place % 64 & 1) != 0 && std::any_of(copies.data(), &copy, alike)) return false;
-    taken[place / 64] |= std::uint64_t{1} << place % 64;
-    if (offset[copy.lane] + op.width > w.block->smem.size()) return false;
-    if (copy.source_bytes != 0 &&
-        ((copy.global & (op.width - 1u)) != 0 || !memory.contains(copy.global, copy.source_bytes) ||
-         (c.findings && !all_written(memory.shadow_at(copy.global), copy.source_bytes))))
-      return false;
-    brings[copy.lane] = memory.at(copy.global);
-    if (copy.source_bytes == op.width) continue;
-    std::memset(padded[copy.lane], 0, sizeof padded[copy.lane]);
-    if (copy.source_bytes != 0) std::memcpy(padded[copy.lane], memory.at(copy.global), copy.source_bytes);
-    brings[copy.lane] = padded[copy.lane];
-  }
-  if (!c.races) return true;
-  std::uint64_t from[32];
-  std::uint32_t whole = 0;
-  const std::uint32_t op_index = origin_of(w, op) - 1;
-  for (const LaneCopy& copy : copies) {
-    from[copy.lane] = copy.global;
-    if (copy.source_bytes == op.width)
-      whole |= 1u << copy.lane;
-    else if (copy.source_bytes != 0)
-      c.launch->globals->access(w, op, copy.lane, copy.global, copy.source_bytes, false, unit, epoch);
-  }
-  c.launch->globals->access_lanes(w, op, {from, op.width, whole, 0, op_index}, unit, epoch);
-  c.races->access_lanes({w, op, *w.block, offset, op.width, w.exec, 0, true, unit, epoch, brings});
-  return true;
-}
-
 void run_cp_async(Warp& w, const Op& op) {
   Cluster& c = *w.block->cluster;
   const auto unit = static_cast<std::uint32_t>(Unit::cp_async);
@@ -162,24 +85,19 @@ void run_cp_async(Warp& w, const Op& op) {
     w.unit_epochs.push_back({unit, epoch, group, lanes, &op});
     left &= ~lanes;
   }
-  LaneCopy copies[32];
-  std::size_t n = 0;
-  each_lane(w, [&](int l) {
-    copies[n] = copy_of(w, op, l);
-    prefetch(c, copies[n].global, copies[n].bytes);
-    ++n;
-  });
+  const WarpCopies copies = copies_of(w, op);
+  prefetch_sources(c, copies, 0);
   // The copies of a tile follow each other at one distance.
-  const u64 step = copies[0].global - w.copies.latest;
-  w.copies.latest = copies[0].global;
-  for (std::size_t i = 0; i < n; ++i) prefetch(c, copies[i].global + 2 * step, copies[i].bytes);
-  if (note_plain_copies(w, op, {copies, n}, epoch)) {
-    if (c.policy == Policy::eager && w.copies.pending.empty()) return complete_at_once(w, {copies, n});
-    w.copies.pending.insert(w.copies.pending.end(), copies, copies + n);
-  } else {
-    for (std::size_t i = 0; i < n; ++i)
-      if (note_copy(w, op, copies[i], epoch)) w.copies.pending.push_back(copies[i]);
-  }
+  const u64 first = copies.global[std::countr_zero(w.exec)];
+  prefetch_sources(c, copies, 2 * (first - w.copies.latest));
+  w.copies.latest = first;
+  const bool noted = note_plain_copies(w, op, copies, epoch);
+  if (noted && c.policy == Policy::eager && w.copies.pending.empty())
+    return complete_plain_copies(w, op, copies);
+  each_lane(w, [&](int l) {
+    LaneCopy copy = lane_copy(w, op, copies, l);
+    if (noted || note_copy(w, op, copy, epoch)) w.copies.pending.push_back(std::move(copy));
+  });
   if (c.policy == Policy::eager) complete_copies(w, w.exec, -1);
 }
 void run_commit(Warp& w, const Op& op) {
