@@ -1,3 +1,4 @@
+// Loops of one round become their bodies: emitters write loops for any number of rounds.
 #include <algorithm>
 #include <optional>
 #include <string>
@@ -80,11 +81,25 @@ std::optional<SingleRound> single_round(const EmittedLine& line) {
   return SingleRound{counter, std::string(text.starts_with(' ') ? text.substr(1) : text)};
 }
 
-/// Past the lines behind `head` that are deeper.
+bool is_directive(const EmittedLine& line) {
+  return line.indent() < line.text.size() && line.text[line.indent()] == '#';
+}
+
+/// Past the lines behind `head` that are deeper, or directives, which stand at any depth.
 std::size_t body_end(const EmittedLines& lines, std::size_t head) {
   std::size_t end = head + 1;
-  while (end < lines.size() && (lines[end].text.empty() || lines[end].indent() > lines[head].indent())) ++end;
+  while (end < lines.size() &&
+         (lines[end].text.empty() || is_directive(lines[end]) || lines[end].indent() > lines[head].indent()))
+    ++end;
   return end;
+}
+
+/// Whether what stands behind the head at `head` and before `end` is the loop's whole body.
+bool is_body(const EmittedLines& lines, std::size_t head, std::size_t end, const SingleRound& round) {
+  if (round.behind.empty()) return end > head + 1 && !is_directive(lines[end - 1]);
+  if (round.behind != "{") return true;
+  return end < lines.size() && lines[end].indent() == lines[head].indent() &&
+         lines[end].text[lines[end].indent()] == '}';
 }
 
 /// Whether a line needs its loop, or has another variable of the counter's name.
@@ -100,11 +115,12 @@ void write_round(EmittedLines& lines, std::size_t head, const SingleRound& round
   const std::size_t end = round.behind.empty() || round.behind == "{" ? body_end(lines, head) : head + 1;
   const auto begin = lines.begin() + static_cast<std::ptrdiff_t>(head);
   if (std::any_of(begin + 1, lines.begin() + static_cast<std::ptrdiff_t>(end),
-                  [&](const EmittedLine& line) { return needs_loop(line, round.counter); }))
+                  [&](const EmittedLine& line) { return needs_loop(line, round.counter); }) ||
+      !is_body(lines, head, end, round))
     return;
   for (std::size_t i = head + 1; i < end; ++i) {
     lines[i].text = in_round_zero(std::move(lines[i].text), round.counter);
-    if (round.behind.empty() && !lines[i].text.empty()) lines[i].text.erase(0, 2);
+    if (round.behind.empty() && lines[i].text.starts_with("  ")) lines[i].text.erase(0, 2);
   }
   begin->text = std::string(begin->indent(), ' ') + in_round_zero(round.behind, round.counter);
   if (round.behind.empty()) lines.erase(begin);

@@ -1,3 +1,4 @@
+// Lines that are too long are divided where they hold together least.
 #include "generator/emit/finish.hpp"
 
 #include <algorithm>

@@ -100,6 +100,10 @@ TEST_CASE("a loop of one round is written as its body") {
       rounds(
           "for (int u = 0; u < 1; ++u) {\n  const int at = 128 * u + lane;\n  for (int j = 0; j < 1; ++j) {\n"
           "    f(u, j, umin);\n  }\n}\n") == "{\n  const int at = lane;\n  {\n    f(0, 0, umin);\n  }\n}\n");
+  CHECK(
+      rounds(
+          "  for (int g = 0; g < 1; ++g)\n#pragma unroll\n    for (int i = g * 2; i < 2; ++i)\n      f(g, i);\n") ==
+      "#pragma unroll\n  for (int i = 0 * 2; i < 2; ++i)\n    f(0, i);\n");
   for (const char* text :
        {"for (int i = 0; i < 2; ++i) f(i);\n", "for (int i = 0; i < 1; ++i) {\n  if (a) continue;\n}\n",
         "for (int i = 0; i < 1; ++i) {\n  const int i = 0;\n}\n"})
