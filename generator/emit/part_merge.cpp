@@ -8,6 +8,7 @@
 #include "generator/emit/head.hpp"
 #include "generator/emit/output_elements.hpp"
 #include "generator/emit/parameters.hpp"
+#include "generator/emit/part_merge.hpp"
 #include "generator/emit/prelude.hpp"
 #include "generator/emit/text_template.hpp"
 #include "generator/emit/writer.hpp"
@@ -60,16 +61,27 @@ Manifest manifest(const Config& c, const std::string& name, const MergeShape& sh
   return m;
 }
 
-}  // namespace
+/// Parameters of results that lie apart, in the order of the template.
+void take_places(Manifest& m) {
+  using Kind = KernelParam::Kind;
+  m.params.insert(m.params.begin() + 1, {Kind::pointer, "k", {}});
+  for (const char* role :
+       {"q_stride_seq", "q_stride_head", "k_stride_seq", "k_stride_head", "k_stride_batch"})
+    m.params.push_back({Kind::i64, role, {}});
+}
 
-KernelSource make_part_merge_kernel(const Config& user, int parts, bool accumulate) {
+enum class Variant { overwrite, accumulate, placed };
+
+KernelSource make_merge(const Config& user, int parts, Variant variant) {
+  const bool accumulate = variant == Variant::accumulate, placed = variant == Variant::placed;
   const Config c = with_shared_defaults(user);
   const MergeShape shape = shape_of(c, parts);
   const DType out = accumulate ? DType::f32 : *c.out_dtype;
   const bool floats = out == DType::f32, amd = is_amd(c.target);
   const char* pack = pack_name(out);
   KernelSource source;
-  source.manifest = manifest(c, config_name(user), shape, parts, out);
+  source.manifest = manifest(c, config_name(user) + (placed ? "_placed" : ""), shape, parts, out);
+  if (placed) take_places(source.manifest);
 
   Prelude prelude(amd ? "cdna.hip" : "sm80.cuh");
   for (const char* section : {"types", "exp2_approx", "log2_approx"}) prelude.use(section);
@@ -87,6 +99,16 @@ KernelSource make_part_merge_kernel(const Config& user, int parts, bool accumula
   text.raw(fill_template("part_merge.cuh", "kernel", holes));
   set_text(source, "Merges results of the same rows over different keys.", text.lines());
   return source;
+}
+
+}  // namespace
+
+KernelSource make_part_merge_kernel(const Config& config, int parts, bool accumulate) {
+  return make_merge(config, parts, accumulate ? Variant::accumulate : Variant::overwrite);
+}
+
+KernelSource make_placed_merge_kernel(const Config& config, int parts) {
+  return make_merge(config, parts, Variant::placed);
 }
 
 }  // namespace kiln
