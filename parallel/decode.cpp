@@ -40,7 +40,7 @@ struct ContextDecode::Impl {
   std::shared_ptr<Transport> transport;
   std::shared_ptr<Kernel> part;
   ContextDecodeOptions options;
-  DecodeShape shape;  ///< of the most rows, without the cache
+  DecodeStep shape;  ///< of the most rows, without the cache
   bool one_query = false;
   DType out = DType::f32;
   std::unique_ptr<parallel::PartMerging> merging,
@@ -135,7 +135,7 @@ DecodeWay ContextDecode::way(std::int64_t rows) const {
   const Impl& d = *impl_;
   if (d.spread == nullptr) return DecodeWay::gather;
   if (d.merging == nullptr) return DecodeWay::spread;
-  DecodeShape shape = d.shape;
+  DecodeStep shape = d.shape;
   shape.rows = rows;
   const DecodeEstimate estimate = estimate_decode(shape, d.ranks(), d.options.costs);
   return estimate.spread_us < estimate.gather_us ? DecodeWay::spread : DecodeWay::gather;

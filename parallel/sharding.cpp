@@ -47,7 +47,7 @@ PrefillEstimate estimate_prefill(const PrefillShape& shape, int ranks, const Par
   return estimate;
 }
 
-DecodeEstimate estimate_decode(const DecodeShape& shape, int ranks, const ParallelCosts& costs) {
+DecodeEstimate estimate_decode(const DecodeStep& shape, int ranks, const ParallelCosts& costs) {
   DecodeEstimate estimate;
   estimate.one_device_us = shape.cache_bytes / costs.memory_bytes_per_us;
   estimate.read_us = estimate.one_device_us / ranks;

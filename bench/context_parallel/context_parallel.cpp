@@ -469,7 +469,7 @@ double time_result(Rank& rank, int count, const Caches& part, std::int64_t heads
 }
 
 /// What the ways of merging take, beside the model.
-void time_results(Rank& rank, const Caches& part, DecodeShape shape, const ParallelCosts& costs, int count) {
+void time_results(Rank& rank, const Caches& part, DecodeStep shape, const ParallelCosts& costs, int count) {
   const int ranks = rank.transport->size();
   const DecodeEstimate model = estimate_decode(shape, ranks, costs);
   const auto print = [&](const char* name, const ContextDecodeOptions& options, double model_us) {
@@ -501,7 +501,7 @@ void time_decode(Rank& rank, std::int64_t batch, std::int64_t keys, int count) {
   silent.launch(part.args);
   quiet->quiet = true;
   const double silent_s = rank.time(count, [&] { silent.launch(part.args); });
-  DecodeShape shape;
+  DecodeStep shape;
   shape.cache_bytes = static_cast<double>(batch * keys * heads_kv * rank.options.depth) * 4;
   shape.rows = batch, shape.heads_q = heads_q, shape.depth = shape.ov_depth = rank.options.depth;
   ParallelCosts costs;

@@ -91,7 +91,7 @@ KernelSource make_merge(const Config& user, int parts, Variant variant) {
   holes.number("threads", shape.threads).number("rows", shape.rows).number("lanes", shape.lanes);
   holes.number("parts", parts).number("ov_depth", shape.ov_depth).number("unroll", std::min(parts, 8));
   holes.text("entry", source.manifest.entry).text("pack", pack).text("element", floats ? "float" : "u16");
-  holes.when("amd", amd).when("accumulate", accumulate).when("floats", floats);
+  holes.when("amd", amd).when("accumulate", accumulate).when("floats", floats).when("placed", placed);
   Writer text;
   text.line("#define kInfinity {}", amd ? "__builtin_inff()" : "__int_as_float(0x7f800000)");
   text.blank();

@@ -61,7 +61,7 @@ struct PrefillEstimate {
 };
 /// What the ways of prefill take by the model; `Options::way` automatic takes the cheaper one that fits.
 PrefillEstimate estimate_prefill(const PrefillShape& shape, int ranks, const ParallelCosts& costs = {});
-struct DecodeShape {
+struct DecodeStep {
   double cache_bytes = 0;  ///< of K and V in all
   std::int64_t rows = 1;   ///< queries of all sequences
   std::int64_t heads_q = 1, depth = 128, ov_depth = 128;
@@ -73,7 +73,7 @@ struct DecodeEstimate {
   double heads_us = 0, queries_us = 0;  ///< with a share of the result on each
 };
 /// What a decode step takes by the model.
-DecodeEstimate estimate_decode(const DecodeShape& shape, int ranks, const ParallelCosts& costs = {});
+DecodeEstimate estimate_decode(const DecodeStep& step, int ranks, const ParallelCosts& costs = {});
 
 enum class PrefillWay { automatic, ring, gather };
 

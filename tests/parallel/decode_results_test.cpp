@@ -178,13 +178,12 @@ TEST_CASE("the cheaper way is taken by the rows of a launch, and gathers where l
   const Whole six({150, 2, 97, 1, 33, 64}, kHeadsQ, kHeadsKv, kDepth, 17);
   const Config config = decode_config("sm_80");
   ContextDecodeOptions options;
-  options.costs.alpha_us = 0.1;
   const auto errors = as_group(8, 60, [&](int, const std::shared_ptr<Transport>& transport) {
     const ContextDecode small(emulated(), config, transport, kHeadsQ, 4, {}),
-        large(emulated(), config, transport, kHeadsQ, 4096, options);
+        large(emulated(), config, transport, kHeadsQ, 256, {});
     CHECK(small.way(4) == DecodeWay::gather);
     CHECK(large.way(1) == DecodeWay::gather);
-    CHECK(large.way(4096) == DecodeWay::spread);
+    CHECK(large.way(256) == DecodeWay::spread);
   });
   CHECK(errors == std::vector<std::string>(8));
   options.costs.alpha_us = 0;  // every step is spread

@@ -390,7 +390,7 @@ TEST_CASE("the cost model knows the arithmetic that it is made of") {
   ParallelCosts slow;
   slow.bytes_per_us = 1e3;
   CHECK(estimate_prefill(shape, 2, slow).ring_us < estimate_prefill(shape, 2, slow).gather_us);
-  DecodeShape step;
+  DecodeStep step;
   step.cache_bytes = 4.3e9, step.heads_q = 32;
   CHECK(estimate_decode(step, 1).gather_us == doctest::Approx(4.3e9 / 4e6));
   CHECK(estimate_decode(step, 1).queries_us == doctest::Approx(4.3e9 / 4e6));
@@ -400,7 +400,7 @@ TEST_CASE("the cost model knows the arithmetic that it is made of") {
 }
 
 TEST_CASE("the cost model gathers the parts of few rows, and shares the merging of many") {
-  DecodeShape step;
+  DecodeStep step;
   step.heads_q = 32;
   ParallelCosts costs;
   costs.memory_bytes_per_us = 1e30;  // what is left is exchanges
