@@ -1,11 +1,12 @@
-// Decode of one rank: its part of every cache, then all parts merged in the order of ranks, on every rank alike.
+// Decode of one rank: its part of every cache, then all parts merged in the order of ranks.
 #include <kiln/context_parallel.hpp>
 #include <kiln/error.hpp>
 #include <kiln/generator.hpp>
 
 #include <fmt/format.h>
 
-#include "parallel/parts.hpp"
+#include "generator/config/defaults.hpp"
+#include "parallel/part_merging.hpp"
 
 namespace kiln {
 namespace {
@@ -37,61 +38,122 @@ Config part_config(const Config& user) {
 
 struct ContextDecode::Impl {
   std::shared_ptr<Transport> transport;
-  std::shared_ptr<Kernel> part, merge;
-  std::int64_t heads_q = 0, max_rows = 0;
+  std::shared_ptr<Kernel> part;
+  ContextDecodeOptions options;
+  DecodeStep shape;  ///< of the most rows, without the cache
   bool one_query = false;
-  DeviceBuffer parts;  ///< of all ranks, in order
-  DeviceBuffer lse;    ///< where the caller wants none
+  DType out = DType::f32;
+  std::unique_ptr<parallel::PartMerging> merging,
+      spread;            ///< spread: where `merging` gathers, and both may be taken
+  DeviceBuffer queries;  ///< of all ranks, for DecodeResult::queries
+  DeviceBuffer lse;      ///< where the caller wants none
 
-  std::uint64_t part_at(int rank, std::int64_t floats) const {
-    return parts.address() + static_cast<std::uint64_t>(rank * floats) * sizeof(float);
+  int ranks() const { return transport->size(); }
+  bool has_queries() const { return options.result == DecodeResult::queries; }
+  std::int64_t own_heads() const {
+    return options.result == DecodeResult::heads ? shape.heads_q / ranks() : shape.heads_q;
   }
+  void make_merging(const parallel::DecodeGroup& group);
+  void check(const AttentionArgs& args) const;
+  Tensor collect_queries(const Tensor& own, std::uint64_t stream) const;
 };
 
+void ContextDecode::Impl::make_merging(const parallel::DecodeGroup& group) {
+  if (options.result == DecodeResult::heads) {
+    merging = parallel::make_shared_heads(group);
+  } else if (has_queries()) {
+    merging = parallel::make_shared_rows(group);
+  } else {
+    const DecodeEstimate most = estimate_decode(shape, ranks(), options.costs);
+    const bool automatic = options.way == DecodeWay::automatic;
+    if (options.way == DecodeWay::spread || (automatic && most.spread_us < most.gather_us))
+      spread = parallel::make_spread_rows(group);
+    if (options.way != DecodeWay::spread) merging = parallel::make_gathered_parts(group);
+  }
+}
+
+void ContextDecode::Impl::check(const AttentionArgs& args) const {
+  const std::int64_t given = args.q.shape.size() == 3 ? args.q.shape[0] : 0;
+  const std::int64_t rows = has_queries() ? given * ranks() : given;
+  if (args.q.shape.size() != 3 || args.q.shape[1] != shape.heads_q || rows > shape.rows)
+    refuse(fmt::format("q is [rows, {}, depth] with at most {} rows{}", shape.heads_q, shape.rows,
+                       has_queries() ? " of all ranks" : ""));
+  if (one_query && args.max_seqlen_q > 1)
+    refuse(fmt::format("max_seqlen_q is {}; a causal mask splits over caches for one query a sequence",
+                       args.max_seqlen_q));
+  if (has_queries() && args.q.strides != Tensor::dense(0, args.q.dtype, args.q.shape).strides)
+    refuse("q is dense, to be collected");
+  const Tensor dense = Tensor::dense(args.o.address, out, {given, own_heads(), shape.ov_depth});
+  if (args.o.shape != dense.shape || args.o.strides != dense.strides || args.o.dtype != out)
+    refuse(fmt::format("o is a dense {} tensor [{}, {}, {}]", to_string(out), given, own_heads(),
+                       shape.ov_depth));
+  if (args.lse && merging == nullptr) refuse("the way spread gives no lse; gather and automatic do");
+}
+
+/// Queries of all ranks, this rank's among them.
+Tensor ContextDecode::Impl::collect_queries(const Tensor& own, std::uint64_t stream) const {
+  const auto bytes =
+      static_cast<std::size_t>(own.shape[0] * own.shape[1] * own.shape[2]) * size_of(own.dtype);
+  std::vector<Message> sends, receives;
+  for (int peer = 0; peer < ranks(); ++peer) {
+    sends.push_back({own.address, bytes, peer});
+    receives.push_back({queries.address() + static_cast<std::uint64_t>(peer) * bytes, bytes, peer});
+  }
+  transport->start(sends, receives, stream);
+  transport->finish(stream);
+  return Tensor::dense(queries.address(), own.dtype, {own.shape[0] * ranks(), own.shape[1], own.shape[2]});
+}
+
 ContextDecode::ContextDecode(Runtime& runtime, const Config& config, std::shared_ptr<Transport> transport,
-                             std::int64_t heads_q, std::int64_t max_rows)
+                             std::int64_t heads_q, std::int64_t max_rows, const ContextDecodeOptions& options)
     : impl_(std::make_unique<Impl>()) {
   const Config part = part_config(config);
   if (heads_q < 1 || max_rows < 1) refuse("heads_q and max_rows are at least 1");
-  impl_->one_query = config.mask && config.mask->kind == MaskConfig::Kind::causal;
-  impl_->part = runtime.load(generate(make_plan(part)));
-  impl_->merge = runtime.load(make_part_merge_kernel(config, transport->size(), false));
-  impl_->heads_q = heads_q, impl_->max_rows = max_rows;
-  const auto floats = parallel::part_floats(max_rows, heads_q, impl_->part->manifest().ov_depth);
-  impl_->parts = runtime.allocate(static_cast<std::size_t>(floats * transport->size()) * sizeof(float),
-                                  "results of ranks");
-  impl_->lse = runtime.allocate(static_cast<std::size_t>(max_rows * heads_q) * sizeof(float), "log-sum-exps");
-  impl_->transport = std::move(transport);
+  if (options.result == DecodeResult::heads && heads_q % transport->size() != 0)
+    refuse(fmt::format("{} heads do not go evenly to {} ranks", heads_q, transport->size()));
+  if (options.result != DecodeResult::all && options.way != DecodeWay::automatic)
+    refuse("a way is for the result of all ranks; that of heads or queries has one of its own");
+  Impl& d = *impl_;
+  d.options = options;
+  d.out = *with_shared_defaults(config).out_dtype, d.shape.out_bytes = static_cast<int>(size_of(d.out));
+  d.one_query = config.mask && config.mask->kind == MaskConfig::Kind::causal;
+  d.transport = std::move(transport);
+  d.part = runtime.load(generate(make_plan(part)));
+  const Manifest& m = d.part->manifest();
+  d.shape.rows = max_rows, d.shape.heads_q = heads_q, d.shape.depth = m.depth, d.shape.ov_depth = m.ov_depth;
+  d.shape.q_bytes = static_cast<int>(size_of(m.dtype));
+  d.make_merging({runtime, config, d.transport, heads_q, d.shape.ov_depth, max_rows});
+  d.lse = runtime.allocate(static_cast<std::size_t>(max_rows * heads_q) * sizeof(float), "log-sum-exps");
+  if (d.has_queries())
+    d.queries = runtime.allocate(static_cast<std::size_t>(max_rows * heads_q * m.depth) * size_of(m.dtype),
+                                 "queries");
 }
 
 ContextDecode::~ContextDecode() = default;
 
+DecodeWay ContextDecode::way(std::int64_t rows) const {
+  const Impl& d = *impl_;
+  if (d.spread == nullptr) return DecodeWay::gather;
+  if (d.merging == nullptr) return DecodeWay::spread;
+  DecodeStep shape = d.shape;
+  shape.rows = rows;
+  const DecodeEstimate estimate = estimate_decode(shape, d.ranks(), d.options.costs);
+  return estimate.spread_us < estimate.gather_us ? DecodeWay::spread : DecodeWay::gather;
+}
+
 void ContextDecode::launch(const AttentionArgs& args, const LaunchOptions& options) {
   Impl& d = *impl_;
-  if (args.q.shape.size() != 3 || args.q.shape[1] != d.heads_q || args.q.shape[0] > d.max_rows)
-    refuse(fmt::format("q is [rows, {}, depth] with at most {} rows", d.heads_q, d.max_rows));
-  if (d.one_query && args.max_seqlen_q > 1)
-    refuse(fmt::format("max_seqlen_q is {}; a causal mask splits over caches for one query a sequence",
-                       args.max_seqlen_q));
-  const std::int64_t rows = args.q.shape[0];
-  if (rows == 0) return;
-  const int ov_depth = d.part->manifest().ov_depth;
-  const Tensor dense = Tensor::dense(args.o.address, args.o.dtype, {rows, d.heads_q, ov_depth});
-  if (args.o.shape != dense.shape || args.o.strides != dense.strides ||
-      args.o.dtype != d.merge->manifest().out_dtype)
-    refuse(fmt::format("o is a dense {} tensor [{}, {}, {}]", to_string(d.merge->manifest().out_dtype), rows,
-                       d.heads_q, ov_depth));
-  const std::int64_t floats = parallel::part_floats(rows, d.heads_q, ov_depth);
+  d.check(args);
+  if (args.q.shape[0] == 0) return;
   AttentionArgs own = args;
-  own.o = Tensor::dense(d.part_at(d.transport->rank(), floats), DType::f32, dense.shape);
-  own.lse =
-      Tensor::dense(own.o.address + static_cast<std::uint64_t>(rows * d.heads_q * ov_depth) * sizeof(float),
-                    DType::f32, {d.heads_q, rows});
+  if (d.has_queries()) own.q = d.collect_queries(args.q, options.stream);
+  const std::int64_t rows = own.q.shape[0];
+  const bool spread = d.spread != nullptr && !args.lse && way(rows) == DecodeWay::spread;
+  parallel::PartMerging& merging = spread ? *d.spread : *d.merging;
+  const parallel::PartMerging::Part part = merging.own_part(rows);
+  own.o = part.o, own.lse = part.lse;
   parallel::launch(*d.part, own, options);
-  if (d.transport->size() > 1)
-    d.transport->collect(d.parts.address(), static_cast<std::size_t>(floats) * sizeof(float), options.stream);
-  const std::uint64_t lse = args.lse ? args.lse->address : d.lse.address();
-  parallel::merge(*d.merge, {rows, d.heads_q, d.parts.address(), args.o.address, lse}, options.stream);
+  merging.finish(rows, args.o.address, args.lse ? args.lse->address : d.lse.address(), options.stream);
 }
 
 }  // namespace kiln

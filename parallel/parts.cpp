@@ -42,4 +42,19 @@ void merge(Kernel& kernel, const MergeArgs& m, std::uint64_t stream) {
   launch(kernel, args, options);
 }
 
+void merge_shares(Kernel& kernel, const SharesArgs& m, std::uint64_t stream) {
+  if (m.rows == 0) return;
+  const Manifest& manifest = kernel.manifest();
+  const std::vector<std::int64_t> shape{1, m.rows, m.heads, manifest.ov_depth};
+  AttentionArgs args;
+  args.q = {m.shares, DType::f32, shape, {0, m.row_floats, m.head_floats, 1}};
+  args.k = {m.lses, DType::f32, {1, 1, 1, manifest.ov_depth}, {m.lse_first, m.share_floats, m.lse_pitch, 1}};
+  args.v = args.k;
+  args.o = Tensor::dense(m.o, manifest.out_dtype, shape);
+  args.lse = Tensor::dense(m.lse, DType::f32, {1, m.heads, m.rows});
+  LaunchOptions options;
+  options.stream = stream;
+  launch(kernel, args, options);
+}
+
 }  // namespace kiln::parallel

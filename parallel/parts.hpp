@@ -24,4 +24,15 @@ struct MergeArgs {
 };
 void merge(Kernel& kernel, const MergeArgs& args, std::uint64_t stream);
 
+/// Launches a kernel of make_placed_merge_kernel over shares of parts. Counts and distances are in floats.
+struct SharesArgs {
+  std::int64_t rows = 0, heads = 0;              ///< of the result
+  std::uint64_t shares = 0, lses = 0;            ///< O and log-sum-exps of the first share, 16-byte addresses
+  std::int64_t share_floats = 0;                 ///< from one share to the next
+  std::int64_t row_floats = 0, head_floats = 0;  ///< of O
+  std::int64_t lse_pitch = 0, lse_first = 0;     ///< from one head to the next; before the first row
+  std::uint64_t o = 0, lse = 0;
+};
+void merge_shares(Kernel& kernel, const SharesArgs& args, std::uint64_t stream);
+
 }  // namespace kiln::parallel

@@ -47,13 +47,27 @@ PrefillEstimate estimate_prefill(const PrefillShape& shape, int ranks, const Par
   return estimate;
 }
 
-double estimate_decode(double cache_bytes, std::int64_t rows, std::int64_t heads_q, std::int64_t ov_depth,
-                       int ranks, const ParallelCosts& costs) {
-  const double read_us = cache_bytes / ranks / costs.memory_bytes_per_us;
-  if (ranks == 1) return read_us;
-  const double part_bytes = static_cast<double>(rows * heads_q * (ov_depth + 1)) * 4;
-  const double exchange_us = costs.alpha_us + (ranks - 1) * part_bytes / costs.bytes_per_us;
-  return read_us + exchange_us + (ranks + 1) * part_bytes / costs.memory_bytes_per_us;
+DecodeEstimate estimate_decode(const DecodeStep& shape, int ranks, const ParallelCosts& costs) {
+  DecodeEstimate estimate;
+  estimate.one_device_us = shape.cache_bytes / costs.memory_bytes_per_us;
+  estimate.read_us = estimate.one_device_us / ranks;
+  estimate.gather_us = estimate.spread_us = estimate.heads_us = estimate.queries_us = estimate.read_us;
+  if (ranks == 1) return estimate;
+  const auto exchange = [&](double bytes) { return costs.alpha_us + bytes / costs.bytes_per_us; };
+  const auto memory = [&](double bytes) { return bytes / costs.memory_bytes_per_us; };
+  // A part: O and log-sum-exps in FP32. Of shares, a rank sends all but its own.
+  const auto results = static_cast<double>(shape.rows * shape.heads_q);
+  const double o_bytes = results * static_cast<double>(shape.ov_depth) * 4, lse_bytes = results * 4,
+               part_bytes = o_bytes + lse_bytes, others = ranks - 1, sent = others / ranks;
+  const double merge_share_us = memory(part_bytes + part_bytes / ranks);
+  // Log-sum-exps of a range of rows are not neighbours: all of them are sent to each rank.
+  const double share_rows_us = exchange(sent * o_bytes + others * lse_bytes) + merge_share_us;
+  estimate.gather_us += exchange(others * part_bytes) + memory((ranks + 1) * part_bytes);
+  estimate.spread_us += share_rows_us + exchange(sent * o_bytes / 4 * shape.out_bytes);
+  estimate.heads_us += exchange(sent * part_bytes) + merge_share_us;
+  estimate.queries_us +=
+      exchange(sent * results * static_cast<double>(shape.depth) * shape.q_bytes) + share_rows_us;
+  return estimate;
 }
 
 }  // namespace kiln

@@ -8,7 +8,14 @@ extern "C" __global__ __attribute__((amdgpu_flat_work_group_size(${threads}, ${t
 struct alignas(16) Four { float x, y, z, w; };
 extern "C" __global__ void __launch_bounds__(${threads})
 //@ end
+//@ if placed
+// q: O of the first part, whose rows and heads lie row_floats and head_floats apart. lses: its log-sum-exps, those of a
+// head from first_row on, heads row_count apart. The next part lies part_floats behind.
+${entry}(const float* q, const float* lses, ${element}* o, float* lse, int seqlen_q, int heads_q, long long row_floats,
+    long long head_floats, long long part_floats, long long row_count, long long first_row) {
+//@ else
 ${entry}(const float* q, ${element}* o, float* lse, int seqlen_q, int heads_q) {
+//@ end
 //@ if amd
   const int thread = (int)__builtin_amdgcn_workitem_id_x(), head = (int)__builtin_amdgcn_workgroup_id_y();
   const int block = (int)__builtin_amdgcn_workgroup_id_x();
@@ -18,10 +25,16 @@ ${entry}(const float* q, ${element}* o, float* lse, int seqlen_q, int heads_q) {
   // Four columns of a row and head a thread.
   const int row = block * ${rows} + thread / ${lanes}, column = thread % ${lanes} * 4;
   const bool real = thread < ${rows} * ${lanes} && row < seqlen_q;
-  const long long results = (long long)seqlen_q * heads_q, o_floats = results * ${ov_depth};
-  const long long part_floats = o_floats + (results + 3) / 4 * 4;
   const long long at_o = ((long long)row * heads_q + head) * ${ov_depth} + column;
   const long long at_lse = (long long)head * seqlen_q + row;
+//@ if placed
+  const float* const from_o = q + row * row_floats + head * head_floats + column;
+  const float* const from_lse = lses + head * row_count + first_row + row;
+//@ else
+  const long long results = (long long)seqlen_q * heads_q, o_floats = results * ${ov_depth};
+  const long long part_floats = o_floats + (results + 3) / 4 * 4;
+  const float *const from_o = q + at_o, *const from_lse = q + o_floats + at_lse;
+//@ end
   Four sum = {0.0f, 0.0f, 0.0f, 0.0f};
   float merged = -kInfinity;
   if (real) {
@@ -33,7 +46,7 @@ ${entry}(const float* q, ${element}* o, float* lse, int seqlen_q, int heads_q) {
 //@ end
     // The log-sum-exps are read twice: the second time they are in the cache.
 #pragma unroll ${unroll}
-    for (int i = 0; i < ${parts}; ++i) top = fmaxf(top, q[i * part_floats + o_floats + at_lse]);
+    for (int i = 0; i < ${parts}; ++i) top = fmaxf(top, from_lse[i * part_floats]);
     float total = 0.0f;
 //@ if accumulate
     // a result without keys may never have been written
@@ -45,10 +58,10 @@ ${entry}(const float* q, ${element}* o, float* lse, int seqlen_q, int heads_q) {
 //@ end
 #pragma unroll ${unroll}
     for (int i = 0; i < ${parts}; ++i) {
-      const float mine = q[i * part_floats + o_floats + at_lse];
+      const float mine = from_lse[i * part_floats];
       if (mine == -kInfinity) continue;
       const float weight = mine == top ? 1.0f : exp2_approx((mine - top) * 1.44269504f);
-      const Four part = *(const Four*)(q + i * part_floats + at_o);
+      const Four part = *(const Four*)(from_o + i * part_floats);
       total += weight;
       sum.x = fmaf(weight, part.x, sum.x); sum.y = fmaf(weight, part.y, sum.y);
       sum.z = fmaf(weight, part.z, sum.z); sum.w = fmaf(weight, part.w, sum.w);

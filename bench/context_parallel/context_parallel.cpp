@@ -454,15 +454,45 @@ double time_graph(Rank& rank, int count, ContextDecode& decode, const AttentionA
   return rounds[2];
 }
 
+/// A step by one result and way, timed.
+double time_result(Rank& rank, int count, const Caches& part, std::int64_t heads_q,
+                   const ContextDecodeOptions& options) {
+  const std::int64_t rows = part.args.q.shape[0], ranks = rank.transport->size(), depth = rank.options.depth;
+  AttentionArgs args = part.args;
+  if (options.result == DecodeResult::heads)
+    args.o = Tensor::dense(args.o.address, args.o.dtype, {rows, heads_q / ranks, depth});
+  if (options.result == DecodeResult::queries)
+    for (Tensor* tensor : {&args.q, &args.o})
+      *tensor = Tensor::dense(tensor->address, tensor->dtype, {rows / ranks, heads_q, depth});
+  ContextDecode decode(rank.runtime, decode_config(rank.options), rank.transport, heads_q, rows, options);
+  return rank.time(count, [&] { decode.launch(args); });
+}
+
+/// What the ways of merging take, beside the model.
+void time_results(Rank& rank, const Caches& part, DecodeStep shape, const ParallelCosts& costs, int count) {
+  const int ranks = rank.transport->size();
+  const DecodeEstimate model = estimate_decode(shape, ranks, costs);
+  const auto print = [&](const char* name, const ContextDecodeOptions& options, double model_us) {
+    const double seconds = time_result(rank, count, part, shape.heads_q, options);
+    if (rank.first()) std::printf("  %s %.1f us, model %.1f us\n", name, seconds * 1e6, model_us);
+  };
+  print("gather", {.way = DecodeWay::gather}, model.gather_us);
+  print("spread", {.way = DecodeWay::spread}, model.spread_us);
+  if (shape.heads_q % ranks == 0) print("heads", {.result = DecodeResult::heads}, model.heads_us);
+  if (shape.rows % ranks == 0) print("queries", {.result = DecodeResult::queries}, model.queries_us);
+  std::fflush(stdout);
+}
+
 void time_decode(Rank& rank, std::int64_t batch, std::int64_t keys, int count) {
   const std::int64_t heads_q = 4 * rank.options.heads_q, heads_kv = 4 * rank.options.heads_kv;
+  const int ranks = rank.transport->size();
   double alone_s = 0;
   {
     Caches whole(rank, batch, keys, heads_q, heads_kv);
     const auto kernel = rank.runtime.load(generate(make_plan(decode_config(rank.options))));
     alone_s = rank.time(count, [&] { kernel->launch(whole.args); });
   }
-  Caches part(rank, batch, keys / rank.transport->size(), heads_q, heads_kv);
+  Caches part(rank, batch, keys / ranks, heads_q, heads_kv);
   ContextDecode decode(rank.runtime, decode_config(rank.options), rank.transport, heads_q, batch);
   const double shared_s = rank.time(count, [&] { decode.launch(part.args); });
   const double graph_s = rank.options.emulated ? 0 : time_graph(rank, count, decode, part.args);
@@ -471,18 +501,20 @@ void time_decode(Rank& rank, std::int64_t batch, std::int64_t keys, int count) {
   silent.launch(part.args);
   quiet->quiet = true;
   const double silent_s = rank.time(count, [&] { silent.launch(part.args); });
-  if (!rank.first()) return;
-  const double bytes = static_cast<double>(batch * keys * heads_kv * rank.options.depth) * 4;
+  DecodeStep shape;
+  shape.cache_bytes = static_cast<double>(batch * keys * heads_kv * rank.options.depth) * 4;
+  shape.rows = batch, shape.heads_q = heads_q, shape.depth = shape.ov_depth = rank.options.depth;
   ParallelCosts costs;
-  costs.memory_bytes_per_us = bytes / alone_s / 1e6;
-  std::printf(
-      "decode %ld x %ld (%.1f GB): one %.1f us (%.2f TB/s), %d ranks %.1f us, speed-up %.3f, model %.1f us; as a graph "
-      "%.1f us, without the exchange %.1f us\n",
-      static_cast<long>(batch), static_cast<long>(keys), bytes / 1e9, alone_s * 1e6, bytes / alone_s / 1e12,
-      rank.transport->size(), shared_s * 1e6, alone_s / shared_s,
-      estimate_decode(bytes, batch, heads_q, rank.options.depth, rank.transport->size(), costs),
-      graph_s * 1e6, silent_s * 1e6);
-  std::fflush(stdout);
+  costs.memory_bytes_per_us = shape.cache_bytes / alone_s / 1e6;
+  const DecodeEstimate model = estimate_decode(shape, ranks, costs);
+  if (rank.first())
+    std::printf(
+        "decode %ld x %ld (%.1f GB): one %.1f us (%.2f TB/s), %d ranks %.1f us, speed-up %.3f, model %.1f us; as a "
+        "graph %.1f us, without the exchange %.1f us\n",
+        static_cast<long>(batch), static_cast<long>(keys), shape.cache_bytes / 1e9, alone_s * 1e6,
+        costs.memory_bytes_per_us / 1e6, ranks, shared_s * 1e6, alone_s / shared_s,
+        std::min(model.gather_us, model.spread_us), graph_s * 1e6, silent_s * 1e6);
+  time_results(rank, part, shape, costs, count);
 }
 
 /// The last rank dies in the middle; the others get an error within the timeout.
@@ -514,8 +546,9 @@ void work(Rank rank) {
                                             : o.quick  ? std::vector<std::int64_t>{131072}
                                                        : o.lengths;
   time_decode(rank, 1, o.emulated ? 512 : 1048576, o.emulated ? 1 : 50);
-  time_decode(rank, o.emulated ? 3 : 16, o.emulated ? 128 : 131072, o.emulated ? 1 : 30);
+  time_decode(rank, o.emulated ? 4 : 16, o.emulated ? 128 : 131072, o.emulated ? 1 : 30);
   if (!o.emulated && !o.quick) time_decode(rank, 1, 131072, 100), time_decode(rank, 64, 8192, 50);
+  if (!o.emulated && !o.quick) time_decode(rank, 1024, 1024, 50);  // where the exchange counts
   for (const std::int64_t length : lengths) time_prefill(rank, length);
 }
 

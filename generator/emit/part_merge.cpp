@@ -9,6 +9,7 @@
 #include "generator/emit/head.hpp"
 #include "generator/emit/output_elements.hpp"
 #include "generator/emit/parameters.hpp"
+#include "generator/emit/part_merge.hpp"
 #include "generator/emit/prelude.hpp"
 #include "generator/emit/text_template.hpp"
 #include "generator/emit/writer.hpp"
@@ -61,16 +62,27 @@ Manifest manifest(const Config& c, const std::string& name, const MergeShape& sh
   return m;
 }
 
-}  // namespace
+/// Parameters of results that lie apart, in the order of the template.
+void take_places(Manifest& m) {
+  using Kind = KernelParam::Kind;
+  m.params.insert(m.params.begin() + 1, {Kind::pointer, "k", {}});
+  for (const char* role :
+       {"q_stride_seq", "q_stride_head", "k_stride_seq", "k_stride_head", "k_stride_batch"})
+    m.params.push_back({Kind::i64, role, {}});
+}
 
-KernelSource make_part_merge_kernel(const Config& user, int parts, bool accumulate) {
+enum class Variant { overwrite, accumulate, placed };
+
+KernelSource make_merge(const Config& user, int parts, Variant variant) {
+  const bool accumulate = variant == Variant::accumulate, placed = variant == Variant::placed;
   const Config c = with_shared_defaults(user);
   const MergeShape shape = shape_of(c, parts);
   const DType out = accumulate ? DType::f32 : *c.out_dtype;
   const bool floats = out == DType::f32, amd = is_amd(c.target);
   const char* pack = pack_name(out);
   KernelSource source;
-  source.manifest = manifest(c, config_name(user), shape, parts, out);
+  source.manifest = manifest(c, config_name(user) + (placed ? "_placed" : ""), shape, parts, out);
+  if (placed) take_places(source.manifest);
 
   Prelude prelude(amd ? "cdna.hip" : "sm80.cuh");
   for (const char* section : {"types", "exp2_approx", "log2_approx"}) prelude.use(section);
@@ -80,7 +92,7 @@ KernelSource make_part_merge_kernel(const Config& user, int parts, bool accumula
   holes.number("threads", shape.threads).number("rows", shape.rows).number("lanes", shape.lanes);
   holes.number("parts", parts).number("ov_depth", shape.ov_depth).number("unroll", std::min(parts, 8));
   holes.text("entry", source.manifest.entry).text("pack", pack).text("element", floats ? "float" : "u16");
-  holes.when("amd", amd).when("accumulate", accumulate).when("floats", floats);
+  holes.when("amd", amd).when("accumulate", accumulate).when("floats", floats).when("placed", placed);
   Writer text;
   text.line("#define kInfinity {}", amd ? "__builtin_inff()" : "__int_as_float(0x7f800000)");
   text.blank();
@@ -89,6 +101,16 @@ KernelSource make_part_merge_kernel(const Config& user, int parts, bool accumula
   set_text(source, "Merges results of the same rows over different keys.", text.lines());
   finish_text(source);
   return source;
+}
+
+}  // namespace
+
+KernelSource make_part_merge_kernel(const Config& config, int parts, bool accumulate) {
+  return make_merge(config, parts, accumulate ? Variant::accumulate : Variant::overwrite);
+}
+
+KernelSource make_placed_merge_kernel(const Config& config, int parts) {
+  return make_merge(config, parts, Variant::placed);
 }
 
 }  // namespace kiln

@@ -3,7 +3,7 @@
 //
 //   prefill   ring: K and V go round while the kernels work, results are merged by their log-sum-exps; or
 //             gather: every rank collects K and V of the whole sequences, and computes its rows in one pass
-//   decode    every rank has all queries and its part of every cache; results are exchanged and merged
+//   decode    every rank has a part of every cache and computes all queries over it; results are exchanged and merged
 //
 // Merging is in FP32 and in an order that does not depend on timing: results repeat bit for bit.
 #pragma once
@@ -61,9 +61,19 @@ struct PrefillEstimate {
 };
 /// What the ways of prefill take by the model; `Options::way` automatic takes the cheaper one that fits.
 PrefillEstimate estimate_prefill(const PrefillShape& shape, int ranks, const ParallelCosts& costs = {});
-/// Microseconds of a decode step over `cache_bytes` of K and V in all, with `rows` queries, on so many ranks.
-double estimate_decode(double cache_bytes, std::int64_t rows, std::int64_t heads_q, std::int64_t ov_depth,
-                       int ranks, const ParallelCosts& costs = {});
+struct DecodeStep {
+  double cache_bytes = 0;  ///< of K and V in all
+  std::int64_t rows = 1;   ///< queries of all sequences
+  std::int64_t heads_q = 1, depth = 128, ov_depth = 128;
+  int q_bytes = 2, out_bytes = 2;  ///< of an element
+};
+struct DecodeEstimate {
+  double one_device_us = 0, read_us = 0;  ///< all caches, and those of a rank
+  double gather_us = 0, spread_us = 0;  ///< the whole step with the result on every rank, by either DecodeWay
+  double heads_us = 0, queries_us = 0;  ///< with a share of the result on each
+};
+/// What a decode step takes by the model.
+DecodeEstimate estimate_decode(const DecodeStep& step, int ranks, const ParallelCosts& costs = {});
 
 enum class PrefillWay { automatic, ring, gather };
 
@@ -107,19 +117,42 @@ class ContextPrefill {
   std::unique_ptr<Impl> impl_;
 };
 
-/// Decode of one rank: every rank has the same queries, and of every sequence a part of the cache.
+/// What a rank gets of a decode step, and what it brings.
+enum class DecodeResult {
+  all,    ///< every rank brings all queries and gets their results, the same bits
+  heads,  ///< every rank brings all queries; rank r gets the r-th of `size` equal ranges of heads
+  queries,  ///< every rank brings as many queries, which follow one another in the order of ranks, and gets theirs
+};
+/// How results come to all ranks (DecodeResult::all); the bits are the same.
+enum class DecodeWay {
+  automatic,  ///< the cheaper one for the rows of a launch, by the cost model
+  gather,     ///< every rank collects all parts and merges them: one exchange
+  spread,     ///< every rank merges a range of rows, and these are collected: two exchanges, fewer bytes
+};
+struct ContextDecodeOptions {
+  DecodeResult result = DecodeResult::all;
+  DecodeWay way = DecodeWay::automatic;  ///< automatic but for DecodeResult::all
+  ParallelCosts costs{};
+};
+
+/// Decode of one rank, which has a part of the cache of every sequence.
 class ContextDecode {
  public:
   /// `config`: decode without mask, or causal with one query a sequence; operands as they are. `max_rows`: query rows
-  /// of a launch.
+  /// of a launch, of all ranks. Takes memory for them. Throws Error: bad_config, bad_input, environment, compile,
+  /// device.
   ContextDecode(Runtime& runtime, const Config& config, std::shared_ptr<Transport> transport,
-                std::int64_t heads_q, std::int64_t max_rows);
+                std::int64_t heads_q, std::int64_t max_rows, const ContextDecodeOptions& options = {});
   ~ContextDecode();
 
   /// `args` as for a kernel of the config, K, V and lengths those of this rank's part (which may have no keys); o and
-  /// lse (optional) are of the whole, the same on all ranks. Asynchronous, collective; nothing is written from the
-  /// host, so launches can be captured in a graph.
+  /// lse (optional) are of the whole, of the rows and heads that `result` says: with `queries`, q, o and lse have the
+  /// rows of this rank, and sequences, lengths and pages are those of all. Asynchronous, collective; nothing is
+  /// written from the host, so launches can be captured in a graph. `spread` has no lse; `automatic` gathers for it.
   void launch(const AttentionArgs& args, const LaunchOptions& options = {});
+
+  /// How a launch of so many rows without lse gives its results to all ranks: gather or spread.
+  DecodeWay way(std::int64_t rows) const;
 
  private:
   struct Impl;

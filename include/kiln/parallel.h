@@ -65,6 +65,10 @@ kiln_status kiln_context_prefill_launch(kiln_context_prefill* prefill, const DLT
  * and the longest lengths of `args`. */
 kiln_status kiln_context_decode_create(kiln_rank* rank, const char* config_json, int64_t heads_q,
                                        int64_t max_rows, kiln_context_decode** out);
+/* The same with kiln::ContextDecodeOptions. `result`: 0 all ranks get the whole, 1 each its heads, 2 each brings and
+ * gets its queries. `way` of 0: 0 by the cost model, 1 gather, 2 spread; of others it is 0. */
+kiln_status kiln_context_decode_create_for(kiln_rank* rank, const char* config_json, int64_t heads_q,
+                                           int64_t max_rows, int result, int way, kiln_context_decode** out);
 void kiln_context_decode_destroy(kiln_context_decode* decode);
 kiln_status kiln_context_decode_launch(kiln_context_decode* decode, const kiln_attention_args* args,
                                        uint64_t stream);

@@ -229,11 +229,19 @@ kiln_status kiln_context_prefill_launch(kiln_context_prefill* prefill, const DLT
 
 kiln_status kiln_context_decode_create(kiln_rank* rank, const char* config_json, int64_t heads_q,
                                        int64_t max_rows, kiln_context_decode** out) {
+  return kiln_context_decode_create_for(rank, config_json, heads_q, max_rows, 0, 0, out);
+}
+kiln_status kiln_context_decode_create_for(kiln_rank* rank, const char* config_json, int64_t heads_q,
+                                           int64_t max_rows, int result, int way, kiln_context_decode** out) {
   return guarded([&] {
     need(rank, "rank"), need(config_json, "config_json"), need(out, "out");
+    if (result < 0 || result > 2) throw Error(ErrorCode::bad_input, "result is not 0, 1 or 2");
+    if (way < 0 || way > 2) throw Error(ErrorCode::bad_input, "way is not 0, 1 or 2");
     const Config config = parse_config(config_json, "config");
-    *out = new kiln_context_decode{rank, config,
-                                   ContextDecode(rank->runtime, config, rank->transport, heads_q, max_rows)};
+    ContextDecodeOptions options;
+    options.result = static_cast<DecodeResult>(result), options.way = static_cast<DecodeWay>(way);
+    *out = new kiln_context_decode{
+        rank, config, ContextDecode(rank->runtime, config, rank->transport, heads_q, max_rows, options)};
   });
 }
 void kiln_context_decode_destroy(kiln_context_decode* decode) {

@@ -90,16 +90,26 @@ class Prefill:
 
 
 class Decode:
-    """Decode of one rank: all ranks have the same queries, and of every sequence a part of the cache, which may be empty."""
+    """Decode of one rank, which has a part of the cache of every sequence, also an empty one."""
 
-    def __init__(self, runtime: Runtime, config: Config, transport: Transport, *, heads_q: int, max_rows: int):
+    def __init__(self, runtime: Runtime, config: Config, transport: Transport, *, heads_q: int, max_rows: int, result: str = "all",
+                 way: str = "auto"):
         """`config`: decode with ragged, paged or continuous operands; mask none, or causal with one query a sequence. `max_rows`: most
-        query rows of a call. Raises Error: bad_config, bad_input."""
-        self._decode = _native.ContextDecode(runtime._native, text_of(config), transport, heads_q, max_rows)
+        query rows of a call, of all ranks.
+        `result`: "all" (every rank brings all queries and gets their results, the same bits), "heads" (rank r gets the r-th of `size`
+        equal ranges of heads) or "queries" (every rank brings as many queries, in the order of ranks, and gets theirs).
+        `way` of "all": "gather" (every rank collects all parts), "spread" (each merges a range of rows, which are then collected; no
+        lse) or "auto", by the cost model. Raises Error: bad_config, bad_input."""
+        self._decode = _native.ContextDecode(runtime._native, text_of(config), transport, heads_q, max_rows, result, way)
+
+    def way(self, rows: int) -> str:
+        """How a call of so many rows without lse gives its results to all ranks: "gather" or "spread"."""
+        return self._decode.way(rows)
 
     def __call__(self, q, k, v, o, **keywords):
         """As a kernel of the config is called, with this rank's K, V, page_table, seqlens_k (cu_seqlens_k); o and lse are of the whole,
-        the same bits on every rank. Keywords: lse, cu_seqlens_q, cu_seqlens_k, page_table, seqlens_k, q_scale, k_scale, v_scale,
-        max_seqlen_q, max_seqlen_k, scale, stream. Returns o."""
+        of the heads or rows that `result` says. With "queries" q, o and lse have this rank's rows; sequences, lengths and pages are
+        those of all. Keywords: lse, cu_seqlens_q, cu_seqlens_k, page_table, seqlens_k, q_scale, k_scale, v_scale, max_seqlen_q,
+        max_seqlen_k, scale, stream. Returns o."""
         self._decode.launch(q, k, v, o, **keywords)
         return o

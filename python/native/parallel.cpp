@@ -4,6 +4,7 @@
 #include <nanobind/stl/vector.h>
 
 #include <algorithm>
+#include <array>
 #include <list>
 
 #include <kiln/context_parallel.hpp>
@@ -66,6 +67,17 @@ TransportHandle nccl_transport(int rank, int size, int device, const nb::bytes& 
   return make_nccl_transport(options);
 }
 
+/// The enumerator of `first`'s type that `value` names, whose names are in their order.
+template <class Enum>
+Enum chosen(const std::string& what, const std::string& value, const std::array<std::string, 3>& names,
+            Enum first) {
+  const auto found = std::find(names.begin(), names.end(), value);
+  if (found == names.end())
+    throw refused(what + ": '" + value + "'; '" + names[0] + "', '" + names[1] + "' or '" + names[2] +
+                  "' is needed");
+  return static_cast<Enum>(static_cast<int>(first) + static_cast<int>(found - names.begin()));
+}
+
 class PyPrefill {
  public:
   PyPrefill(nb::handle runtime, const std::string& config, TransportHandle transport, std::int64_t heads_q,
@@ -75,10 +87,7 @@ class PyPrefill {
         config_(parse_config(config, "config")) {
     ContextParallelOptions options;
     options.heads_q = heads_q, options.heads_kv = heads_kv;
-    if (way == "ring") options.way = PrefillWay::ring;
-    if (way == "gather") options.way = PrefillWay::gather;
-    if (way != "ring" && way != "gather" && way != "auto")
-      throw refused("way: '" + way + "'; 'auto', 'ring' or 'gather' is needed");
+    options.way = chosen("way", way, {"auto", "ring", "gather"}, PrefillWay::automatic);
     prefill_.emplace(*runtime_, config_, transport_, options);
   }
   void set_batch(const std::vector<std::int64_t>& lengths) {
@@ -112,12 +121,16 @@ class PyPrefill {
 class PyDecode {
  public:
   PyDecode(nb::handle runtime, const std::string& config, TransportHandle transport, std::int64_t heads_q,
-           std::int64_t max_rows)
+           std::int64_t max_rows, const std::string& result, const std::string& way)
       : runtime_(runtime_of(runtime)),
         transport_(std::move(transport)),
         config_(parse_config(config, "config")) {
-    decode_.emplace(*runtime_, config_, transport_, heads_q, max_rows);
+    ContextDecodeOptions options;
+    options.result = chosen("result", result, {"all", "heads", "queries"}, DecodeResult::all);
+    options.way = chosen("way", way, {"auto", "gather", "spread"}, DecodeWay::automatic);
+    decode_.emplace(*runtime_, config_, transport_, heads_q, max_rows, options);
   }
+  ContextDecode& decode() { return *decode_; }
   void launch(nb::handle q, nb::handle k, nb::handle v, nb::handle o, nb::handle lse, nb::handle cu_seqlens_q,
               nb::handle cu_seqlens_k, nb::handle page_table, nb::handle seqlens_k, nb::handle q_scale,
               nb::handle k_scale, nb::handle v_scale, std::int64_t max_seqlen_q, std::int64_t max_seqlen_k,
@@ -203,7 +216,12 @@ void bind_parallel(nb::module_& module) {
       .def("launch", &PyPrefill::launch, "q"_a, "k"_a, "v"_a, "o"_a, "lse"_a.none(), "scale"_a.none(),
            "stream"_a.none());
   nb::class_<PyDecode>(module, "ContextDecode")
-      .def(nb::init<nb::handle, const std::string&, TransportHandle, std::int64_t, std::int64_t>())
+      .def(nb::init<nb::handle, const std::string&, TransportHandle, std::int64_t, std::int64_t,
+                    const std::string&, const std::string&>())
+      .def("way",
+           [](PyDecode& self, std::int64_t rows) {
+             return self.decode().way(rows) == DecodeWay::spread ? "spread" : "gather";
+           })
       .def("launch", &PyDecode::launch, "q"_a, "k"_a, "v"_a.none(), "o"_a, "lse"_a = none,
            "cu_seqlens_q"_a = none, "cu_seqlens_k"_a = none, "page_table"_a = none, "seqlens_k"_a = none,
            "q_scale"_a = none, "k_scale"_a = none, "v_scale"_a = none, "max_seqlen_q"_a = 0,

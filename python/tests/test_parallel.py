@@ -93,6 +93,32 @@ class Tests(unittest.TestCase):
         self.assertLess(distance(results[0], want), 4e-3)
         self.assertTrue((results[0] == results[1]).all())
 
+    def test_results_of_decode(self):
+        q = self.q[-2:].copy()  # of two sequences with the same keys
+        want = attend(q, self.k, self.v, False)
+        for result, way, mine in (("all", "spread", lambda x, rank: x), ("all", "gather", lambda x, rank: x),
+                                  ("heads", "auto", lambda x, rank: x[:, rank:rank + 1]),
+                                  ("queries", "auto", lambda x, rank: x[rank:rank + 1])):
+            distances = []
+
+            def work(transport, runtime):
+                decode = kiln.parallel.Decode(runtime, DECODE, transport, heads_q=HEADS_Q, max_rows=2, result=result, way=way)
+                if result == "all":
+                    self.assertEqual(decode.way(2), way)
+                rows = slice(0, 50) if transport.rank == 0 else slice(50, 90)
+                k, v = (numpy.concatenate([x[rows], x[rows]]) for x in (self.k, self.v))
+                own = mine(want, transport.rank)
+                o = numpy.full(own.shape, numpy.nan, "f2")
+                decode(mine(q, transport.rank).copy() if result == "queries" else q, k, v, o,
+                       cu_seqlens_q=numpy.array([0, 1, 2], "i4"), cu_seqlens_k=numpy.array([0, len(k) // 2, len(k)], "i4"),
+                       max_seqlen_q=1, max_seqlen_k=len(k) // 2)
+                distances.append(distance(o, own))
+
+            with self.subTest(result=result, way=way):
+                self.assertEqual(as_group(2, work), [None, None])
+                self.assertEqual(len(distances), 2)
+                self.assertLess(max(distances), 4e-3)
+
     def test_errors(self):
         def work(transport, runtime):
             if transport.rank == 1:
@@ -109,6 +135,10 @@ class Tests(unittest.TestCase):
             def refused(transport, runtime, keywords=keywords):
                 kiln.parallel.Prefill(runtime, PREFILL, transport, **{"heads_q": 2, "heads_kv": 1, **keywords})
             self.assertIn(words, str(as_group(1, refused)[0]))
+        for keywords, words in (({"result": "half"}, "'all', 'heads' or 'queries'"), ({"result": "heads", "way": "spread"}, "of its own")):
+            def refused_decode(transport, runtime, keywords=keywords):
+                kiln.parallel.Decode(runtime, DECODE, transport, heads_q=2, max_rows=1, **keywords)
+            self.assertIn(words, str(as_group(1, refused_decode)[0]))
         with self.assertRaises(kiln.Error) as caught:
             kiln.parallel.nccl_id("/nowhere/libnccl.so.2")
         self.assertEqual(caught.exception.code, "environment")

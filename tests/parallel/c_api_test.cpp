@@ -79,16 +79,22 @@ double prefill_error(kiln_rank* rank, const Whole& whole) {
   return comparison.error();
 }
 
-double decode_error(kiln_rank* rank, int number, const Whole& whole) {
+/// `shared`: each rank gets one head of the result.
+double decode_error(kiln_rank* rank, int number, const Whole& whole, bool shared) {
   kiln_context_decode* decode = nullptr;
-  REQUIRE(kiln_context_decode_create(rank, kDecode, kHeads, 2, &decode) == KILN_OK);
+  if (shared) {
+    REQUIRE(kiln_context_decode_create_for(rank, kDecode, kHeads, 2, 1, 0, &decode) == KILN_OK);
+  } else {
+    REQUIRE(kiln_context_decode_create(rank, kDecode, kHeads, 2, &decode) == KILN_OK);
+  }
+  const std::int64_t heads = shared ? 1 : kHeads, first_head = shared ? number : 0;
   const std::int64_t first = number == 0 ? 0 : 31, end = number == 0 ? 31 : kLength;
   auto q = rows_of(whole.q, kLength - 1, kLength), k = rows_of(whole.k, first, end),
        v = rows_of(whole.v, first, end);
-  std::vector<float> o(static_cast<std::size_t>(kHeads * kDepth), NAN);
+  std::vector<float> o(static_cast<std::size_t>(heads * kDepth), NAN);
   std::vector<std::int32_t> offsets_q{0, 1}, offsets_k{0, static_cast<std::int32_t>(end - first)};
   Host dq(q.data(), kBf16, {1, kHeads, kDepth}), dk(k.data(), kBf16, {end - first, kHeads, kDepth}),
-      dv(v.data(), kBf16, {end - first, kHeads, kDepth}), result(o.data(), kFloat, {1, kHeads, kDepth}),
+      dv(v.data(), kBf16, {end - first, kHeads, kDepth}), result(o.data(), kFloat, {1, heads, kDepth}),
       cu_q(offsets_q.data(), kInt, {2}), cu_k(offsets_k.data(), kInt, {2});
   kiln_attention_args args{};
   args.size = sizeof args;
@@ -99,8 +105,8 @@ double decode_error(kiln_rank* rank, int number, const Whole& whole) {
   CAPTURE(kiln_parallel_last_error());
   REQUIRE(status == KILN_OK);
   Comparison comparison;
-  for (std::int64_t head = 0; head < kHeads; ++head) {
-    const auto exact = attend(whole, {}, 0, kLength - 1, head, 0, kLength);
+  for (std::int64_t head = 0; head < heads; ++head) {
+    const auto exact = attend(whole, {}, 0, kLength - 1, first_head + head, 0, kLength);
     comparison.add(exact, &o[static_cast<std::size_t>(head * kDepth)], static_cast<float>(exact.lse));
   }
   kiln_context_decode_destroy(decode);
@@ -113,21 +119,27 @@ TEST_CASE("a group through the C interface computes what the whole has, and its 
   const Whole whole({kLength}, kHeads, kHeads, kDepth, 9);
   kiln_loopback* group = nullptr;
   REQUIRE(kiln_loopback_create(2, 60, &group) == KILN_OK);
-  double prefill[2] = {1, 1}, decode[2] = {1, 1};
+  double prefill[2] = {1, 1}, decode[2] = {1, 1}, shared[2] = {1, 1};
   kiln_rank* ranks[2] = {make_rank(group, 0, 2), make_rank(group, 1, 2)};
   std::vector<std::thread> threads;
   for (int rank = 0; rank < 2; ++rank) {
     threads.emplace_back([&, rank] {
       prefill[rank] = prefill_error(ranks[rank], whole);
-      decode[rank] = decode_error(ranks[rank], rank, whole);
+      decode[rank] = decode_error(ranks[rank], rank, whole, false);
+      shared[rank] = decode_error(ranks[rank], rank, whole, true);
     });
   }
   for (std::thread& thread : threads) thread.join();
   for (const int rank : {0, 1}) {
     CHECK(prefill[rank] < 4e-3);
     CHECK(decode[rank] < 4e-3);
+    CHECK(shared[rank] < 4e-3);
     CHECK(kiln_rank_synchronize(ranks[rank], 0) == KILN_OK);
   }
+  kiln_context_decode* none = nullptr;
+  CHECK(kiln_context_decode_create_for(ranks[0], kDecode, kHeads, 2, 3, 0, &none) == KILN_BAD_INPUT);
+  CHECK(std::string(kiln_parallel_last_error()) == "result is not 0, 1 or 2");
+  CHECK(kiln_context_decode_create_for(ranks[0], kDecode, kHeads, 2, 1, 2, &none) == KILN_BAD_INPUT);
   kiln_rank_abort(ranks[1], "enough");
   CHECK(kiln_rank_synchronize(ranks[0], 0) == KILN_DEVICE);
   CHECK(std::string(kiln_parallel_last_error()).find("enough") != std::string::npos);

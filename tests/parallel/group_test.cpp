@@ -10,6 +10,7 @@
 
 #include <kiln/context_parallel.hpp>
 
+#include "tests/parallel/group.hpp"
 #include "tests/parallel/whole.hpp"
 
 using namespace kiln;
@@ -18,27 +19,6 @@ using namespace kiln::test;
 namespace {
 
 constexpr std::int64_t kHeadsQ = 2, kHeadsKv = 1, kDepth = 64;
-
-/// Runs `work` as every rank of a group; the errors of the ranks, "" where there was none.
-std::vector<std::string> as_group(int ranks, double timeout_seconds,
-                                  const std::function<void(int, std::shared_ptr<Transport>)>& work) {
-  LoopbackGroup group(ranks, timeout_seconds);
-  std::vector<std::string> errors(static_cast<std::size_t>(ranks));
-  std::vector<std::thread> threads;
-  for (int rank = 0; rank < ranks; ++rank) {
-    threads.emplace_back([&, rank] {
-      const std::shared_ptr<Transport> transport = group.join(rank, emulated());
-      try {
-        work(rank, transport);
-      } catch (const std::exception& error) {
-        errors[static_cast<std::size_t>(rank)] = error.what();
-        transport->abort(error.what());
-      }
-    });
-  }
-  for (std::thread& thread : threads) thread.join();
-  return errors;
-}
 
 Config prefill_config(const std::string& keys, const std::string& target = "sm_80") {
   return parse_config(R"({"target": ")" + target +
@@ -410,7 +390,31 @@ TEST_CASE("the cost model knows the arithmetic that it is made of") {
   ParallelCosts slow;
   slow.bytes_per_us = 1e3;
   CHECK(estimate_prefill(shape, 2, slow).ring_us < estimate_prefill(shape, 2, slow).gather_us);
-  CHECK(estimate_decode(4.3e9, 1, 32, 128, 1) == doctest::Approx(4.3e9 / 4e6));
-  CHECK(estimate_decode(4.3e9, 1, 32, 128, 2) < estimate_decode(4.3e9, 1, 32, 128, 1) / 1.85);
-  CHECK(estimate_decode(1e6, 1, 32, 128, 2) > estimate_decode(1e6, 1, 32, 128, 1));  // not worth it
+  DecodeStep step;
+  step.cache_bytes = 4.3e9, step.heads_q = 32;
+  CHECK(estimate_decode(step, 1).gather_us == doctest::Approx(4.3e9 / 4e6));
+  CHECK(estimate_decode(step, 1).queries_us == doctest::Approx(4.3e9 / 4e6));
+  CHECK(estimate_decode(step, 2).gather_us < estimate_decode(step, 1).gather_us / 1.85);
+  step.cache_bytes = 1e6;
+  CHECK(estimate_decode(step, 2).gather_us > estimate_decode(step, 1).gather_us);  // not worth it
+}
+
+TEST_CASE("the cost model gathers the parts of few rows, and shares the merging of many") {
+  DecodeStep step;
+  step.heads_q = 32;
+  ParallelCosts costs;
+  costs.memory_bytes_per_us = 1e30;  // what is left is exchanges
+  const double part_us = 32 * 129 * 4 / costs.bytes_per_us;
+  const DecodeEstimate one = estimate_decode(step, 8, costs);
+  CHECK(one.gather_us == doctest::Approx(20 + 7 * part_us));
+  CHECK(one.heads_us == doctest::Approx(20 + 7.0 / 8 * part_us));
+  CHECK(one.gather_us < one.spread_us);
+  step.rows = 512;
+  const DecodeEstimate many = estimate_decode(step, 8, costs);
+  CHECK(many.gather_us == doctest::Approx(20 + 512 * 7 * part_us));
+  // O in FP32 there and in BF16 back, of all but the own rows; log-sum-exps to everyone
+  CHECK(many.spread_us == doctest::Approx(40 + 512 * part_us / 129 * (7.0 / 8 * 128 * 1.5 + 7)));
+  CHECK(many.spread_us < many.gather_us / 3);
+  CHECK(many.heads_us < many.queries_us);
+  CHECK(many.heads_us < many.spread_us);
 }
