@@ -38,24 +38,25 @@ kiln_merge2_decode_bf16_d64_ragged_causal_sm90a(const float* q, u16* o, float* l
   // Four columns of a row and head a thread.
   const int row = block * 16 + thread / 16, column = thread % 16 * 4;
   const bool real = thread < 16 * 16 && row < seqlen_q;
-  const long long results = (long long)seqlen_q * heads_q, o_floats = results * 64;
-  const long long part_floats = o_floats + (results + 3) / 4 * 4;
   const long long at_o = ((long long)row * heads_q + head) * 64 + column;
   const long long at_lse = (long long)head * seqlen_q + row;
+  const long long results = (long long)seqlen_q * heads_q, o_floats = results * 64;
+  const long long part_floats = o_floats + (results + 3) / 4 * 4;
+  const float *const from_o = q + at_o, *const from_lse = q + o_floats + at_lse;
   Four sum = {0.0f, 0.0f, 0.0f, 0.0f};
   float merged = -kInfinity;
   if (real) {
     float top = -kInfinity;
     // The log-sum-exps are read twice: the second time they are in the cache.
 #pragma unroll 2
-    for (int i = 0; i < 2; ++i) top = fmaxf(top, q[i * part_floats + o_floats + at_lse]);
+    for (int i = 0; i < 2; ++i) top = fmaxf(top, from_lse[i * part_floats]);
     float total = 0.0f;
 #pragma unroll 2
     for (int i = 0; i < 2; ++i) {
-      const float mine = q[i * part_floats + o_floats + at_lse];
+      const float mine = from_lse[i * part_floats];
       if (mine == -kInfinity) continue;
       const float weight = mine == top ? 1.0f : exp2_approx((mine - top) * 1.44269504f);
-      const Four part = *(const Four*)(q + i * part_floats + at_o);
+      const Four part = *(const Four*)(from_o + i * part_floats);
       total += weight;
       sum.x = fmaf(weight, part.x, sum.x); sum.y = fmaf(weight, part.y, sum.y);
       sum.z = fmaf(weight, part.z, sum.z); sum.w = fmaf(weight, part.w, sum.w);
