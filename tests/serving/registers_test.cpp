@@ -23,6 +23,14 @@ void check_no_spills(nlohmann::ordered_json config, const char* more) {
 
 }  // namespace
 
+TEST_CASE("8-bit decode of 48 packed rows with scales of n elements takes tiles of 64 keys") {
+  nlohmann::ordered_json base = {
+      {"target", "sm_90a"}, {"operation", "decode"}, {"dtype", "bf16"}, {"depth", 128}};
+  check_no_spills(
+      base,
+      R"({"kv_dtype": "fp8_e4m3", "group": 40, "operand": {"kind": "paged", "page_size": 64, "quantization": {"granularity": 64}}})");
+}
+
 TEST_CASE("sm_80 at depth 256 over pages, with a sink and log-sum-exps, keeps to the registers") {
   const nlohmann::ordered_json base = {{"target", "sm_80"}, {"operation", "decode"}, {"dtype", "bf16"},
                                        {"depth", 256},      {"sink", true},          {"lse", true}};
