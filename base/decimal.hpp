@@ -36,8 +36,11 @@ inline Decimal read_decimal(std::string_view text) {
     std::string_view digits = number.substr(e + 1);
     if (digits.starts_with('+')) digits.remove_prefix(1);
     const bool negative = digits.starts_with('-');
+    // As far from zero as no length of text makes up for.
+    constexpr std::int64_t kFar = std::int64_t{1} << 60;
     if (std::from_chars(digits.data(), digits.data() + digits.size(), power).ec != std::errc())
-      power = negative ? -1'000'000'000 : 1'000'000'000;
+      power = negative ? -kFar : kFar;
+    power = std::clamp(power, -kFar, kFar);
   }
   const std::string_view mantissa = number.substr(0, e);
   const auto point = static_cast<std::int64_t>(std::min(mantissa.find('.'), mantissa.size()));

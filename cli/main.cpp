@@ -73,7 +73,7 @@ int status_of(ErrorCode code) {
 int complain(const std::string& text, int status) {
   progress("");
   std::fflush(stdout);
-  fmt::print(stderr, "kiln: {}\n", printable(text));
+  fmt::print(stderr, "kiln: {}\n", printable(shortened(text)));
   return status;
 }
 

@@ -56,6 +56,11 @@ if [ ${#suites[@]} = 0 ]; then
 fi
 if [ -n "$dependencies" ]; then dependencies=$(cd "$dependencies" && pwd); fi
 
+# Without random addresses: runtimes of g++ 12 and 13 know no machine with as many random bits as newer kernels use.
+same_addresses=""
+if setarch -R true 2>/dev/null; then same_addresses="setarch -R"; fi
+export same_addresses
+
 build() { # KIND
   local preset=$1 options=(-DKILN_BUILD_PYTHON=OFF -DKILN_BUILD_BENCH=OFF)
   if [ "$1" = address ]; then preset=sanitize; fi
@@ -71,7 +76,8 @@ build() { # KIND
   for suite in "${!suites[@]}"; do
     grep -q "^kiln_test_${suites[suite]}:" <<<"$known" || { echo "not built with $1: ${suites[suite]}"; unset "suites[suite]"; }
   done
-  cmake --build "build-$preset" --parallel "$jobs" --target "${suites[@]/#/kiln_test_}"
+  # The build runs programs that it built.
+  $same_addresses cmake --build "build-$preset" --parallel "$jobs" --target "${suites[@]/#/kiln_test_}"
 }
 
 # Lines "NUMBER SUITE NAME" of the cases that have no result yet: the first of every suite, then the second of each, so that long
@@ -102,10 +108,6 @@ run_case() { # KIND PROGRAMS OUT CASE
   if [ $status != 0 ]; then grep -aE 'ERROR|WARNING: Thread|runtime error|SUMMARY' "$log" | head -n 5 || true; fi
 }
 export -f run_case
-# Without random addresses: runtimes of g++ 12 and 13 know no machine with as many random bits as newer kernels use.
-same_addresses=""
-if setarch -R true 2>/dev/null; then same_addresses="setarch -R"; fi
-export same_addresses
 
 # No GPU takes part: its driver would be what is looked at.
 export CUDA_VISIBLE_DEVICES="" TSAN_OPTIONS="suppressions=$PWD/tests/tsan.supp history_size=4"

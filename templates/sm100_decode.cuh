@@ -62,7 +62,7 @@ __device__ __forceinline__ void convert_tile(u32 to, u32 from, int rows, int thr
 //@ section body
 extern __shared__ __align__(1024) unsigned char smem_bytes[];
 const u32 smem = smem_address(smem_bytes);
-const u32 smem_k = smem + ${smem_k}, smem_v = smem + ${smem_v}, smem_q = smem + ${smem_q}, smem_p = smem + ${smem_p};
+const u32 smem_k = ${smem_k}, smem_v = ${smem_v}, smem_q = ${smem_q}, smem_p = ${smem_p};
 //@ if narrow
 const u32 smem_raw_k = smem + ${smem_raw_k}, smem_raw_v = smem + ${smem_raw_v};  // as they come, rows of bytes
 //@ end

@@ -138,7 +138,7 @@ for (int tile_number = blockIdx.x; tile_number < num_tiles; tile_number += gridD
 //@ section body
 extern __shared__ __align__(1024) unsigned char smem_bytes[];
 const u32 smem = smem_address(smem_bytes);
-const u32 smem_q = smem + ${smem_q}, smem_k = smem + ${smem_k}, smem_v = smem + ${smem_v}, smem_factors = smem + ${smem_factors};
+const u32 smem_q = ${smem_q}, smem_k = ${smem_k}, smem_v = ${smem_v}, smem_factors = ${smem_factors};
 // Of each tile of queries, tile 1's 8 bytes behind: Q is there; S is there; P is there and O rescaled, the rest of P; the
 // rows' factors are there, and were read; every P V has ended. And of both: the place of Q, where O leaves, is free; it
 // stays without a Q, for an item that has no keys.

@@ -1,6 +1,7 @@
 // run, the main job: config -> source -> kernel -> launch -> result, compared with a float64 reference on
 // demand.
 #include <fmt/format.h>
+#include <filesystem>
 
 #include <kiln/kiln.hpp>
 
@@ -163,11 +164,17 @@ Config tuned_config(const Options& options, const Config& config) {
   return load_winner(config, runtime.device(), options.problem.workload(make_plan(config).resolved()).shape);
 }
 
+/// The one name of a file that need not exist.
+std::filesystem::path real_path(const std::string& name) {
+  return std::filesystem::weakly_canonical(std::filesystem::absolute(name));
+}
+
 int run(const Options& options, bool json) {
   Config config = load_config(options.config);
   if (options.tuned) config = tuned_config(options, config);
   if (!options.lse.empty()) {
-    if (options.lse == options.out) throw Error(ErrorCode::bad_input, "--out and --lse name the same file");
+    if (!options.out.empty() && real_path(options.lse) == real_path(options.out))
+      throw Error(ErrorCode::bad_input, "--out and --lse name the same file");
     if (config.lse == false)
       throw Error(ErrorCode::bad_input,
                   "--lse needs a kernel that writes it, but the config says \"lse\": false");

@@ -6,6 +6,7 @@
 #include <kiln/kiln.hpp>
 #include <set>
 
+#include "base/printable.hpp"
 #include "cli/commands.hpp"
 #include "cli/generate/config_source.hpp"
 #include "cli/output.hpp"
@@ -33,13 +34,13 @@ int validate(const std::vector<std::string>& configs, bool json) {
     Json entry{{"config", argument}, {"ok", true}, {"errors", Json::array()}};
     try {
       const Plan plan = make_plan(load_config(argument));
-      if (!json) fmt::print("{} {} ({})\n", good("ok"), argument, config_name(plan.resolved()));
+      if (!json) fmt::print("{} {} ({})\n", good("ok"), shortened(argument), config_name(plan.resolved()));
     } catch (const Error& error) {
       if (error.code() != ErrorCode::bad_config && error.code() != ErrorCode::bad_input) throw;
       entry["ok"] = false;
       entry["errors"] = violations_json(error);
       status = 2;
-      if (!json) fmt::print("{} {}\n{}\n", bad("refused"), argument, error.what());
+      if (!json) fmt::print("{} {}\n{}\n", bad("refused"), shortened(argument), shortened(error.what()));
       if (!json && isatty(STDOUT_FILENO) != 0) {
         for (const std::string& excerpt : excerpts(error)) fmt::print("{}", excerpt);
       }

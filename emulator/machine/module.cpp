@@ -2,6 +2,7 @@
 #include "emulator/machine/module.hpp"
 
 #include <algorithm>
+#include <array>
 #include <cstring>
 #include <thread>
 
@@ -100,15 +101,18 @@ std::vector<std::uint8_t> pack(const std::vector<Parameter>& params,
 void apply_patches(LaunchState& s) {
   s.constants = s.program->constants;
   for (const Patch& p : s.program->patches) {
-    std::uint64_t v = 0;
+    std::array<std::uint64_t, 2> v{};  // a register has up to 16 bytes
     if (p.what == Patch::What::variable) {
-      v = s.variable_address[p.id] + p.offset;
+      v[0] = s.variable_address[p.id] + p.offset;
     } else if (p.offset + p.bytes <= s.params.size()) {
-      std::memcpy(&v, s.params.data() + p.offset, p.bytes);
-      if (p.sign && p.bytes < 8 && (v >> (p.bytes * 8 - 1) & 1) != 0) v |= ~std::uint64_t{0} << (p.bytes * 8);
+      std::memcpy(v.data(), s.params.data() + p.offset, p.bytes);
+      if (p.sign && p.bytes < 8 && (v[0] >> (p.bytes * 8 - 1) & 1) != 0)
+        v[0] |= ~std::uint64_t{0} << (p.bytes * 8);
+      if (p.sign && p.bytes <= 8 && v[0] >> 63 != 0) v[1] = ~std::uint64_t{0};
     }
     for (int lane = 0; lane < 32; ++lane)
-      std::memcpy(s.constants.data() + (p.ref & ~3u) + static_cast<std::size_t>(lane) * p.row, &v, p.row);
+      std::memcpy(s.constants.data() + (p.ref & ~3u) + static_cast<std::size_t>(lane) * p.row, v.data(),
+                  p.row);
   }
 }
 

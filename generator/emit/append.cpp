@@ -10,6 +10,7 @@
 #include "generator/config/quantization.hpp"
 #include "generator/config/rope.hpp"
 #include "generator/emit/cache_rows.hpp"
+#include "generator/emit/finish.hpp"
 #include "generator/emit/head.hpp"
 #include "generator/emit/manifest_of.hpp"
 #include "generator/emit/parameters.hpp"
@@ -222,6 +223,7 @@ KernelSource make_append_kernel(const Config& config, const AppendRotary& rotary
   emit_functions(text, p);
   text.raw(kernel_text(p, m));
   set_text(source, "Writes new rows of K (role q) and V (role o) into the pages of a cache.", text.lines());
+  finish_text(source);
   return source;
 }
 

@@ -3,6 +3,7 @@
 #include <kiln/cascade_kernels.hpp>
 #include <kiln/error.hpp>
 #include "generator/config/defaults.hpp"
+#include "generator/emit/finish.hpp"
 #include "generator/emit/head.hpp"
 #include "generator/emit/output_elements.hpp"
 #include "generator/emit/parameters.hpp"
@@ -80,6 +81,7 @@ KernelSource make_merge_kernel(const Config& user, int parts) {
   text.raw(prelude.lines());
   text.raw(fill_template("merge.cuh", "kernel", holes));
   set_text(source, "Merges attention over shared keys into attention over a sequence's own.", text.lines());
+  finish_text(source);
   return source;
 }
 

@@ -5,6 +5,7 @@
 #include <kiln/error.hpp>
 #include <kiln/part_kernels.hpp>
 #include "generator/config/defaults.hpp"
+#include "generator/emit/finish.hpp"
 #include "generator/emit/head.hpp"
 #include "generator/emit/output_elements.hpp"
 #include "generator/emit/parameters.hpp"
@@ -86,6 +87,7 @@ KernelSource make_part_merge_kernel(const Config& user, int parts, bool accumula
   text.raw(prelude.lines());
   text.raw(fill_template("part_merge.cuh", "kernel", holes));
   set_text(source, "Merges results of the same rows over different keys.", text.lines());
+  finish_text(source);
   return source;
 }
 

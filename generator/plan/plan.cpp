@@ -3,6 +3,7 @@
 #include "generator/config/report.hpp"
 #include "generator/config/rules.hpp"
 #include "generator/config/unsupported.hpp"
+#include "generator/emit/finish.hpp"
 #include "generator/emit/fold.hpp"
 #include "generator/plan/choose.hpp"
 #include "generator/plan/operand_report.hpp"
@@ -113,7 +114,9 @@ Plan make_plan(const Config& config) {
 }
 
 KernelSource generate(const Plan& plan) {
-  return plan.schedule().emit();
+  KernelSource source = plan.schedule().emit();
+  finish_text(source);
+  return source;
 }
 
 std::string_view version() {

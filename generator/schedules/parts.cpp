@@ -5,6 +5,7 @@
 
 #include "generator/config/masks.hpp"
 #include "generator/config/report.hpp"
+#include "generator/emit/finish.hpp"
 #include "generator/operands/operand_form.hpp"
 #include "generator/schedules/cdna_prefill/plan.hpp"
 #include "generator/schedules/sm80_prefill/plan.hpp"
@@ -24,7 +25,9 @@ KernelSource emit_part(const std::string& name, Planner plan, Emitter emit) {
   auto planned = plan(violations);
   throw_if_any(name, violations);
   planned->part = true;
-  return emit(*planned);
+  KernelSource source = emit(*planned);
+  finish_text(source);
+  return source;
 }
 
 }  // namespace

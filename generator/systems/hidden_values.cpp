@@ -8,6 +8,7 @@
 #include "base/integers.hpp"
 #include "generator/config/quantization.hpp"
 #include "generator/config/rope.hpp"
+#include "generator/emit/terms.hpp"
 #include "generator/operands/operand_form.hpp"
 #include "generator/systems/scale_strides.hpp"
 
@@ -118,9 +119,9 @@ HiddenValues::Place HiddenValues::place_of(const Config& resolved, const Names& 
   const bool ragged_q = operand_form(kind).ragged_q;
   const auto query_row = [&](const std::string& tensor) {
     const std::string rows =
-        "(" + (ragged_q ? names.q_start + " + " : "") + names.query + ") * " + tensor + "_stride_seq";
+        factor((ragged_q ? names.q_start + " + " : "") + names.query) + " * " + tensor + "_stride_seq";
     return tensor + (ragged_q ? "" : " + " + names.batch + " * " + tensor + "_stride_batch") + " + " + rows +
-           " + (" + names.head + ") * " + tensor + "_stride_head";
+           " + " + factor(names.head) + " * " + tensor + "_stride_head";
   };
   const std::string column = *resolved.head_dim_offset == 0 ? "" : std::to_string(*resolved.head_dim_offset);
   const auto key_row = [&](const char* tensor) {

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "generator/emit/terms.hpp"
 #include "generator/masks/sized.hpp"
 
 namespace kiln {
@@ -125,8 +126,8 @@ void Mask::emit_rows(Writer& w, const ScoreContext& c) const {
   for (std::size_t r = 0; r < c.rows.size(); ++r) {
     w.line(
         "const u32* const mask_row_{0} = mask_bits + (long long){1} * mask_stride_batch + "
-        "(long long)({2}) * mask_stride_head + (long long)max(min({3}, {4} - 1), 0) * mask_words;",
-        r, c.batch, c.rows[r].head, c.rows[r].query, c.seqlen_q);
+        "(long long){2} * mask_stride_head + (long long)max(min({3}, {4} - 1), 0) * mask_words;",
+        r, c.batch, factor(c.rows[r].head), c.rows[r].query, c.seqlen_q);
   }
 }
 

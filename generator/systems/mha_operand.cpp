@@ -2,6 +2,7 @@
 
 #include <numeric>
 
+#include "generator/emit/terms.hpp"
 #include "generator/operands/operand_form.hpp"
 
 namespace kiln {
@@ -66,13 +67,13 @@ std::string MHAOperand::populate(const std::string& batch, const std::string& fi
 
 std::string MHAOperand::row_in_page(const std::string& row) const {
   if (!paged()) return row;
-  return page_size_ == 1 ? "0" : fmt::format("({}) % {}", row, page_size_);
+  return page_size_ == 1 ? "0" : fmt::format("{} % {}", factor(row), page_size_);
 }
 
 std::string MHAOperand::row_offset(const std::string& name, const std::string& page,
                                    const std::string& row) const {
   const std::string in_page = row_in_page(row);
-  const std::string rows = in_page == "0" ? "" : fmt::format("({}) * {}_stride_seq", in_page, name);
+  const std::string rows = in_page == "0" ? "" : fmt::format("{} * {}_stride_seq", factor(in_page), name);
   if (!table()) return rows;
   return fmt::format("{} * {}_stride_page{}", page, name, rows.empty() ? "" : " + " + rows);
 }

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include "generator/config/quantization.hpp"
+#include "generator/emit/terms.hpp"
 #include "generator/operands/operand_form.hpp"
 
 namespace kiln {
@@ -28,8 +29,8 @@ std::string scale_of_row(const OperandConfig& operand, const std::string& name, 
                          const std::string& head, int groups) {
   const std::string of_head = scale_of_head(operand, name, head);
   if (scales_by_head(operand.quantization)) return row + " + " + of_head;
-  return fmt::format("((long long)({}) * {} + {}) * {}", row, scale_row_stride(operand, "heads_kv"), of_head,
-                     groups);
+  return fmt::format("((long long){} * {} + {}) * {}", factor(row), scale_row_stride(operand, "heads_kv"),
+                     of_head, groups);
 }
 
 }  // namespace kiln

@@ -59,6 +59,24 @@ TEST_CASE("configs") {
   check_quiet(run_kiln("sweep -", "{\"base\": " + config + "}, \"grids\": [{\"\\u001b[2J\": [1]}]}"), 2);
 }
 
+TEST_CASE("what is refused is not repeated for pages") {
+  const std::string many(50000, 'x'), config = R"('{"target": ")" + many + R"("}')";
+  for (const std::string& arguments : {"validate " + many, "validate " + config, "run " + many,
+                                       "bench --" + many, "run llama3_8b_prefill_sm80 --heads-q " + many}) {
+    const CommandResult result = run_kiln(arguments);
+    CAPTURE(arguments.substr(0, 20));
+    CHECK(result.status == 2);
+    CHECK(result.out.size() + result.err.size() < 2000);
+  }
+}
+
+TEST_CASE("O and its log-sum-exp are not written to one file, however it is named") {
+  const CommandResult result =
+      run_kiln("run prefill_bf16_d64_causal_sm90a --device emulated --out x.npy --lse ./x.npy");
+  CHECK(result.status == 2);
+  CHECK(result.err.find("--out and --lse name the same file") != std::string::npos);
+}
+
 TEST_CASE("entries of a cache") {
   Binary binary;
   binary.name = "a" + kEscape, binary.entry = binary.compiler = binary.target =

@@ -345,4 +345,6 @@ TEST_CASE("kernels without the repair are those that the page of special values 
     CAPTURE(std::string(c.keys));
     CHECK(!plan_of(c).schedule().guards_hidden_values());
   }
+  const Case wide{"sm_80", kDecode, R"("mask": "causal", "depth": 512, "operand": {"kind": "ragged"})"};
+  CHECK(plan_of(wide).schedule().guards_hidden_values());
 }

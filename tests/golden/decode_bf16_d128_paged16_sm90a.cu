@@ -434,7 +434,7 @@ kiln_decode_bf16_d128_paged16_sm90a(const __grid_constant__ TensorMap k_map,
   #else
   extern __shared__ __align__(1024) unsigned char smem_bytes[];
   const u32 smem = smem_address(smem_bytes);
-  const u32 smem_k = smem + 11264, smem_v = smem + 11264 + num_kv_stages * 16384, smem_q = smem + 0, smem_o = smem + 6144;
+  const u32 smem_k = smem + 11264, smem_v = smem_k + num_kv_stages * 16384, smem_q = smem, smem_o = smem + 6144;
   const u32 smem_p = smem + 4096;
   const u32 mbar_k_full = smem + 10496, mbar_k_empty = smem + 10520;
   const u32 mbar_v_full = smem + 10544, mbar_v_empty = smem + 10568;
@@ -507,8 +507,10 @@ kiln_decode_bf16_d128_paged16_sm90a(const __grid_constant__ TensorMap k_map,
         __syncwarp();  // no lane looks a turn of the ring later, at the parity of the turn before
         if (lane == 0) mbarrier_arrive_expect_tx(mbar_v_full + v_stage * 8, 16384);
         if (lane < 4) {
-          tma_load(smem_v + v_stage * 16384 + 0 + lane * 2048, &v_map, mbar_v_full + v_stage * 8, 0, 0, s.kv_head, page, 0x12F0000000000000ull);
-          tma_load(smem_v + v_stage * 16384 + 8192 + lane * 2048, &v_map, mbar_v_full + v_stage * 8, 64, 0, s.kv_head, page, 0x12F0000000000000ull);
+          tma_load(smem_v + v_stage * 16384 + 0 + lane * 2048, &v_map, mbar_v_full + v_stage * 8, 0, 0, s.kv_head, page,
+              0x12F0000000000000ull);
+          tma_load(smem_v + v_stage * 16384 + 8192 + lane * 2048, &v_map, mbar_v_full + v_stage * 8, 64, 0, s.kv_head, page,
+              0x12F0000000000000ull);
         }
         if (++v_stage == num_kv_stages) { v_stage = 0; v_phase ^= 1; }
       }
@@ -561,8 +563,10 @@ kiln_decode_bf16_d128_paged16_sm90a(const __grid_constant__ TensorMap k_map,
         __syncwarp();  // no lane looks a turn of the ring later, at the parity of the turn before
         if (lane == 0) mbarrier_arrive_expect_tx(mbar_k_full + k_stage * 8, 16384);
         if (lane < 4) {
-          tma_load(smem_k + k_stage * 16384 + 0 + lane * 2048, &k_map, mbar_k_full + k_stage * 8, 0, 0, s.kv_head, page, 0x12F0000000000000ull);
-          tma_load(smem_k + k_stage * 16384 + 8192 + lane * 2048, &k_map, mbar_k_full + k_stage * 8, 64, 0, s.kv_head, page, 0x12F0000000000000ull);
+          tma_load(smem_k + k_stage * 16384 + 0 + lane * 2048, &k_map, mbar_k_full + k_stage * 8, 0, 0, s.kv_head, page,
+              0x12F0000000000000ull);
+          tma_load(smem_k + k_stage * 16384 + 8192 + lane * 2048, &k_map, mbar_k_full + k_stage * 8, 64, 0, s.kv_head, page,
+              0x12F0000000000000ull);
         }
         if (++k_stage == num_kv_stages) { k_stage = 0; k_phase ^= 1; }
       }
@@ -601,7 +605,8 @@ kiln_decode_bf16_d128_paged16_sm90a(const __grid_constant__ TensorMap k_map,
         const int i = 128 * round + threadIdx.x, r = i / 16, c = i % 16;
         const u32 at = smem_q + (c / 8) * 2048 + r * 128 + (((c % 8) ^ (r % 8)) << 4);
         const int packed = s.m_block * 16 + r, position = packed / group;
-        if (r < rows) copy_async_16(at, q + (s.sequence.q_start + position) * q_stride_seq + (s.kv_head * group + packed % group) * q_stride_head + 8 * c);
+        if (r < rows) copy_async_16(at, q + (s.sequence.q_start + position) * q_stride_seq
+            + (s.kv_head * group + packed % group) * q_stride_head + 8 * c);
         else zero_16_bytes(at);
       }
       copy_async_wait();
@@ -616,7 +621,8 @@ kiln_decode_bf16_d128_paged16_sm90a(const __grid_constant__ TensorMap k_map,
       o_acc_0[4] = o_acc_0[5] = o_acc_0[6] = o_acc_0[7] = 0.0f;
       o_acc_1[0] = o_acc_1[1] = o_acc_1[2] = o_acc_1[3] = 0.0f;
       o_acc_1[4] = o_acc_1[5] = o_acc_1[6] = o_acc_1[7] = 0.0f;
-      const int clean_end = min(s.sequence.seqlen_k, (s.sequence.seqlen_k - s.sequence.seqlen_q + s.m_block * 16 / group) + 1);  // keys before it are hidden from no row by their end
+      // keys before it are hidden from no row by their end
+      const int clean_end = min(s.sequence.seqlen_k, (s.sequence.seqlen_k - s.sequence.seqlen_q + s.m_block * 16 / group) + 1);
       #pragma unroll 1
       for (int n = s.tile_begin; n < s.tile_end; ++n) {
         // S' = K(n) Q'
@@ -641,10 +647,14 @@ kiln_decode_bf16_d128_paged16_sm90a(const __grid_constant__ TensorMap k_map,
         }
         if ((n + 1) * 64 > clean_end) {
           // keys past the row's own position or the end of the sequence do not count
-          const int end_0 = min(s.sequence.seqlen_k, (s.m_block * 16 + 0 + 2 * (lane & 3)) / group + s.sequence.seqlen_k - s.sequence.seqlen_q + 1) - (n * 64) - (16 * warp + (lane >> 2));
-          const int end_1 = min(s.sequence.seqlen_k, (s.m_block * 16 + 1 + 2 * (lane & 3)) / group + s.sequence.seqlen_k - s.sequence.seqlen_q + 1) - (n * 64) - (16 * warp + (lane >> 2));
-          const int end_2 = min(s.sequence.seqlen_k, (s.m_block * 16 + 8 + 2 * (lane & 3)) / group + s.sequence.seqlen_k - s.sequence.seqlen_q + 1) - (n * 64) - (16 * warp + (lane >> 2));
-          const int end_3 = min(s.sequence.seqlen_k, (s.m_block * 16 + 9 + 2 * (lane & 3)) / group + s.sequence.seqlen_k - s.sequence.seqlen_q + 1) - (n * 64) - (16 * warp + (lane >> 2));
+          const int end_0 = min(s.sequence.seqlen_k, (s.m_block * 16 + 0 + 2 * (lane & 3)) / group + s.sequence.seqlen_k
+              - s.sequence.seqlen_q + 1) - (n * 64) - (16 * warp + (lane >> 2));
+          const int end_1 = min(s.sequence.seqlen_k, (s.m_block * 16 + 1 + 2 * (lane & 3)) / group + s.sequence.seqlen_k
+              - s.sequence.seqlen_q + 1) - (n * 64) - (16 * warp + (lane >> 2));
+          const int end_2 = min(s.sequence.seqlen_k, (s.m_block * 16 + 8 + 2 * (lane & 3)) / group + s.sequence.seqlen_k
+              - s.sequence.seqlen_q + 1) - (n * 64) - (16 * warp + (lane >> 2));
+          const int end_3 = min(s.sequence.seqlen_k, (s.m_block * 16 + 9 + 2 * (lane & 3)) / group + s.sequence.seqlen_k
+              - s.sequence.seqlen_q + 1) - (n * 64) - (16 * warp + (lane >> 2));
           if (0 >= end_0) s_acc_0[0] = -kInfinity; if (0 >= end_1) s_acc_0[1] = -kInfinity;
           if (8 >= end_0) s_acc_0[2] = -kInfinity; if (8 >= end_1) s_acc_0[3] = -kInfinity;
           if (0 >= end_2) s_acc_0[4] = -kInfinity; if (0 >= end_3) s_acc_0[5] = -kInfinity;
@@ -741,11 +751,16 @@ kiln_decode_bf16_d128_paged16_sm90a(const __grid_constant__ TensorMap k_map,
           }
         }
         // P(n) = exp2(S' - max), and its row sums
-        s_acc_0[0] = exp2_approx(fmaf(s_acc_0[0], factor, -base[0])); s_acc_0[2] = exp2_approx(fmaf(s_acc_0[2], factor, -base[0])); row_sum[0] += s_acc_0[0] + s_acc_0[2];
-        s_acc_0[1] = exp2_approx(fmaf(s_acc_0[1], factor, -base[1])); s_acc_0[3] = exp2_approx(fmaf(s_acc_0[3], factor, -base[1])); row_sum[1] += s_acc_0[1] + s_acc_0[3];
-        s_acc_0[4] = exp2_approx(fmaf(s_acc_0[4], factor, -base[2])); s_acc_0[6] = exp2_approx(fmaf(s_acc_0[6], factor, -base[2])); row_sum[2] += s_acc_0[4] + s_acc_0[6];
-        s_acc_0[5] = exp2_approx(fmaf(s_acc_0[5], factor, -base[3])); s_acc_0[7] = exp2_approx(fmaf(s_acc_0[7], factor, -base[3])); row_sum[3] += s_acc_0[5] + s_acc_0[7];
-        stmatrix_x4_trans(smem_p + 0 + transposed_at + 0, pack_bf16(s_acc_0[0], s_acc_0[1]), pack_bf16(s_acc_0[2], s_acc_0[3]), pack_bf16(s_acc_0[4], s_acc_0[5]), pack_bf16(s_acc_0[6], s_acc_0[7]));
+        s_acc_0[0] = exp2_approx(fmaf(s_acc_0[0], factor, -base[0]));
+        s_acc_0[2] = exp2_approx(fmaf(s_acc_0[2], factor, -base[0])); row_sum[0] += s_acc_0[0] + s_acc_0[2];
+        s_acc_0[1] = exp2_approx(fmaf(s_acc_0[1], factor, -base[1]));
+        s_acc_0[3] = exp2_approx(fmaf(s_acc_0[3], factor, -base[1])); row_sum[1] += s_acc_0[1] + s_acc_0[3];
+        s_acc_0[4] = exp2_approx(fmaf(s_acc_0[4], factor, -base[2]));
+        s_acc_0[6] = exp2_approx(fmaf(s_acc_0[6], factor, -base[2])); row_sum[2] += s_acc_0[4] + s_acc_0[6];
+        s_acc_0[5] = exp2_approx(fmaf(s_acc_0[5], factor, -base[3]));
+        s_acc_0[7] = exp2_approx(fmaf(s_acc_0[7], factor, -base[3])); row_sum[3] += s_acc_0[5] + s_acc_0[7];
+        stmatrix_x4_trans(smem_p + 0 + transposed_at + 0, pack_bf16(s_acc_0[0], s_acc_0[1]), pack_bf16(s_acc_0[2], s_acc_0[3]),
+            pack_bf16(s_acc_0[4], s_acc_0[5]), pack_bf16(s_acc_0[6], s_acc_0[7]));
         // rows of V past this sequence belong to others: zero them, since 0 * NaN is NaN
         const int v_rows = max(s.sequence.seqlen_k - n * 64, 0);
         if (v_rows < 64) {
@@ -793,10 +808,14 @@ kiln_decode_bf16_d128_paged16_sm90a(const __grid_constant__ TensorMap k_map,
         *(float2*)(row_exchange + warp * 16 + 8 + 2 * lane) = make_float2(row_sum[2], row_sum[3]);
       }
       named_barrier_sync(1, 128);
-      row_sum[0] = row_exchange[0 + 2 * (lane & 3)] + row_exchange[16 + 2 * (lane & 3)] + row_exchange[32 + 2 * (lane & 3)] + row_exchange[48 + 2 * (lane & 3)];
-      row_sum[1] = row_exchange[1 + 2 * (lane & 3)] + row_exchange[17 + 2 * (lane & 3)] + row_exchange[33 + 2 * (lane & 3)] + row_exchange[49 + 2 * (lane & 3)];
-      row_sum[2] = row_exchange[8 + 2 * (lane & 3)] + row_exchange[24 + 2 * (lane & 3)] + row_exchange[40 + 2 * (lane & 3)] + row_exchange[56 + 2 * (lane & 3)];
-      row_sum[3] = row_exchange[9 + 2 * (lane & 3)] + row_exchange[25 + 2 * (lane & 3)] + row_exchange[41 + 2 * (lane & 3)] + row_exchange[57 + 2 * (lane & 3)];
+      row_sum[0] = row_exchange[0 + 2 * (lane & 3)] + row_exchange[16 + 2 * (lane & 3)] + row_exchange[32 + 2 * (lane & 3)]
+          + row_exchange[48 + 2 * (lane & 3)];
+      row_sum[1] = row_exchange[1 + 2 * (lane & 3)] + row_exchange[17 + 2 * (lane & 3)] + row_exchange[33 + 2 * (lane & 3)]
+          + row_exchange[49 + 2 * (lane & 3)];
+      row_sum[2] = row_exchange[8 + 2 * (lane & 3)] + row_exchange[24 + 2 * (lane & 3)] + row_exchange[40 + 2 * (lane & 3)]
+          + row_exchange[56 + 2 * (lane & 3)];
+      row_sum[3] = row_exchange[9 + 2 * (lane & 3)] + row_exchange[25 + 2 * (lane & 3)] + row_exchange[41 + 2 * (lane & 3)]
+          + row_exchange[57 + 2 * (lane & 3)];
 
       // ---- output
       bool odd = false;  // some column of O is not finite
@@ -812,37 +831,47 @@ kiln_decode_bf16_d128_paged16_sm90a(const __grid_constant__ TensorMap k_map,
           const int packed = s.m_block * 16 + (0 + 2 * (lane & 3)), head = s.kv_head * group + packed % group;
           const float top = row_max[0] * (factor * 0.693147181f), sum = row_sum[0];
           inv_sum[0] = sum != 0.0f ? 1.0f / sum : 0.0f;
-          if (threadIdx.x < 4 && (0 + 2 * (lane & 3)) < rows) lse[(long long)head * total_q + s.sequence.q_start + packed / group] = sum != 0.0f ? top + log2_approx(sum) * 0.693147181f : -kInfinity;
+          if (threadIdx.x < 4 && (0 + 2 * (lane & 3)) < rows) lse[(long long)head * total_q + s.sequence.q_start
+              + packed / group] = sum != 0.0f ? top + log2_approx(sum) * 0.693147181f : -kInfinity;
         }
         {
           const int packed = s.m_block * 16 + (1 + 2 * (lane & 3)), head = s.kv_head * group + packed % group;
           const float top = row_max[1] * (factor * 0.693147181f), sum = row_sum[1];
           inv_sum[1] = sum != 0.0f ? 1.0f / sum : 0.0f;
-          if (threadIdx.x < 4 && (1 + 2 * (lane & 3)) < rows) lse[(long long)head * total_q + s.sequence.q_start + packed / group] = sum != 0.0f ? top + log2_approx(sum) * 0.693147181f : -kInfinity;
+          if (threadIdx.x < 4 && (1 + 2 * (lane & 3)) < rows) lse[(long long)head * total_q + s.sequence.q_start
+              + packed / group] = sum != 0.0f ? top + log2_approx(sum) * 0.693147181f : -kInfinity;
         }
         {
           const int packed = s.m_block * 16 + (8 + 2 * (lane & 3)), head = s.kv_head * group + packed % group;
           const float top = row_max[2] * (factor * 0.693147181f), sum = row_sum[2];
           inv_sum[2] = sum != 0.0f ? 1.0f / sum : 0.0f;
-          if (threadIdx.x < 4 && (8 + 2 * (lane & 3)) < rows) lse[(long long)head * total_q + s.sequence.q_start + packed / group] = sum != 0.0f ? top + log2_approx(sum) * 0.693147181f : -kInfinity;
+          if (threadIdx.x < 4 && (8 + 2 * (lane & 3)) < rows) lse[(long long)head * total_q + s.sequence.q_start
+              + packed / group] = sum != 0.0f ? top + log2_approx(sum) * 0.693147181f : -kInfinity;
         }
         {
           const int packed = s.m_block * 16 + (9 + 2 * (lane & 3)), head = s.kv_head * group + packed % group;
           const float top = row_max[3] * (factor * 0.693147181f), sum = row_sum[3];
           inv_sum[3] = sum != 0.0f ? 1.0f / sum : 0.0f;
-          if (threadIdx.x < 4 && (9 + 2 * (lane & 3)) < rows) lse[(long long)head * total_q + s.sequence.q_start + packed / group] = sum != 0.0f ? top + log2_approx(sum) * 0.693147181f : -kInfinity;
+          if (threadIdx.x < 4 && (9 + 2 * (lane & 3)) < rows) lse[(long long)head * total_q + s.sequence.q_start
+              + packed / group] = sum != 0.0f ? top + log2_approx(sum) * 0.693147181f : -kInfinity;
         }
-        stmatrix_x4_trans(smem_o + 0 + transposed_at + 0, pack_bf16(o_acc_0[0] * inv_sum[0], o_acc_0[1] * inv_sum[1]), pack_bf16(o_acc_0[2] * inv_sum[0], o_acc_0[3] * inv_sum[1]), pack_bf16(o_acc_0[4] * inv_sum[2], o_acc_0[5] * inv_sum[3]), pack_bf16(o_acc_0[6] * inv_sum[2], o_acc_0[7] * inv_sum[3]));
-        stmatrix_x4_trans(smem_o + 2048 + transposed_at + 0, pack_bf16(o_acc_1[0] * inv_sum[0], o_acc_1[1] * inv_sum[1]), pack_bf16(o_acc_1[2] * inv_sum[0], o_acc_1[3] * inv_sum[1]), pack_bf16(o_acc_1[4] * inv_sum[2], o_acc_1[5] * inv_sum[3]), pack_bf16(o_acc_1[6] * inv_sum[2], o_acc_1[7] * inv_sum[3]));
+        stmatrix_x4_trans(smem_o + 0 + transposed_at + 0, pack_bf16(o_acc_0[0] * inv_sum[0], o_acc_0[1] * inv_sum[1]),
+            pack_bf16(o_acc_0[2] * inv_sum[0], o_acc_0[3] * inv_sum[1]), pack_bf16(o_acc_0[4] * inv_sum[2], o_acc_0[5] * inv_sum[3]),
+            pack_bf16(o_acc_0[6] * inv_sum[2], o_acc_0[7] * inv_sum[3]));
+        stmatrix_x4_trans(smem_o + 2048 + transposed_at + 0, pack_bf16(o_acc_1[0] * inv_sum[0], o_acc_1[1] * inv_sum[1]),
+            pack_bf16(o_acc_1[2] * inv_sum[0], o_acc_1[3] * inv_sum[1]), pack_bf16(o_acc_1[4] * inv_sum[2], o_acc_1[5] * inv_sum[3]),
+            pack_bf16(o_acc_1[6] * inv_sum[2], o_acc_1[7] * inv_sum[3]));
         named_barrier_sync(1, 128);
         #pragma unroll 1
         for (int i = threadIdx.x; i < rows * 16; i += 128) {
           const int r = i / 16, c = i % 16, packed = s.m_block * 16 + r;
-          copy_16_bytes(o + (s.sequence.q_start + packed / group) * o_stride_seq + (s.kv_head * group + packed % group) * o_stride_head + 8 * c, smem_o + (c / 8) * 2048 + r * 128 + (((c % 8) ^ (r % 8)) << 4));
+          copy_16_bytes(o + (s.sequence.q_start + packed / group) * o_stride_seq + (s.kv_head * group + packed % group) * o_stride_head
+              + 8 * c, smem_o + (c / 8) * 2048 + r * 128 + (((c % 8) ^ (r % 8)) << 4));
         }
       } else {
         // this block's part
-        float* const part = workspace + ((range.cell * problem.team_heads + (int)block_id() % problem.team_heads) * 2ll + s.second_slot) * 2080;
+        float* const part = workspace + ((range.cell * problem.team_heads + (int)block_id() % problem.team_heads) * 2ll + s.second_slot)
+            * 2080;
         if (0 + 2 * (lane & 3) < rows) {
           float* const at = part + (0 + 2 * (lane & 3)) * 128 + 16 * warp + (lane >> 2);
           at[0] = o_acc_0[0]; at[8] = o_acc_0[2];
@@ -875,7 +904,8 @@ kiln_decode_bf16_d128_paged16_sm90a(const __grid_constant__ TensorMap k_map,
           // the last block of the item adds the parts up, in order, and leaves the counter as it was found
           if (threadIdx.x == 0) item_counters[s.item] = 0;
           const long long stride = problem.team_heads * 2ll * 2080;
-          const float* const parts = workspace + (split.first_cell * problem.team_heads + (int)block_id() % problem.team_heads) * 2ll * 2080;
+          const float* const parts = workspace + (split.first_cell * problem.team_heads + (int)block_id() % problem.team_heads) * 2ll
+              * 2080;
           const int shift = split.first_second ? 2080 : 0;  // part 0 may be the second of its block
           #pragma unroll 1
           for (int r = warp; r < rows; r += 4) {
@@ -911,7 +941,8 @@ kiln_decode_bf16_d128_paged16_sm90a(const __grid_constant__ TensorMap k_map,
                   const int packed = s.m_block * 16 + row, head = s.kv_head * group + packed % group;
                   const float top = all * (factor * 0.693147181f), sum = total;
                   inverse = sum != 0.0f ? 1.0f / sum : 0.0f;
-                  if (lane == 0 && row < rows) lse[(long long)head * total_q + s.sequence.q_start + packed / group] = sum != 0.0f ? top + log2_approx(sum) * 0.693147181f : -kInfinity;
+                  if (lane == 0 && row < rows) lse[(long long)head * total_q + s.sequence.q_start + packed / group] = sum != 0.0f ? top
+                      + log2_approx(sum) * 0.693147181f : -kInfinity;
                 }
                 weight = rescale_factor(first, all, factor);
               }
@@ -935,7 +966,9 @@ kiln_decode_bf16_d128_paged16_sm90a(const __grid_constant__ TensorMap k_map,
                   }
                   odd = odd || !(fmaf(sum.x, sum.y, sum.z * sum.w) * 0.0f == 0.0f);
                   const int packed = s.m_block * 16 + row;
-                  *(uint2*)(o + (s.sequence.q_start + packed / group) * o_stride_seq + (s.kv_head * group + packed % group) * o_stride_head + 4 * c) = make_uint2(pack_bf16(sum.x * row_inverse, sum.y * row_inverse), pack_bf16(sum.z * row_inverse, sum.w * row_inverse));
+                  *(uint2*)(o + (s.sequence.q_start + packed / group) * o_stride_seq + (s.kv_head * group + packed % group) * o_stride_head
+                      + 4 * c) = make_uint2(pack_bf16(sum.x * row_inverse, sum.y * row_inverse),
+                      pack_bf16(sum.z * row_inverse, sum.w * row_inverse));
                 }
               }
             }
@@ -948,16 +981,20 @@ kiln_decode_bf16_d128_paged16_sm90a(const __grid_constant__ TensorMap k_map,
         const int again = *(int*)(smem_bytes + 10636);
         // V of a key that is hidden from some of these rows and not from others, and is not finite: those rows again.
         if (same(again)) {
-          const int lane_32 = (int)thread_id() & 31, row_begin = same(s.m_block * 16 + min(warp * ((rows + 3) / 4), rows)), row_end = same(s.m_block * 16 + min((warp + 1) * ((rows + 3) / 4), rows));
+          const int lane_32 = (int)thread_id() & 31, row_begin = same(s.m_block * 16 + min(warp * ((rows + 3) / 4), rows)),
+              row_end = same(s.m_block * 16 + min((warp + 1) * ((rows + 3) / 4), rows));
           // the last key past some row's end, and the first one before some row's first, with a V that is not finite
           int highest = -1, lowest = 0x7fffffff;
           {
             const int row = row_begin, last = same(min((s.sequence.first_tile + s.sequence.num_tiles) * 64, s.sequence.seqlen_k)) - 1;
         #pragma unroll 1
-            for (int first = same(max(min(s.sequence.seqlen_k, (row / group + s.sequence.seqlen_k - s.sequence.seqlen_q) + 1), 0)); first <= last; first += 32) {
+            for (int first = same(max(min(s.sequence.seqlen_k, (row / group + s.sequence.seqlen_k - s.sequence.seqlen_q) + 1), 0));
+                first <= last; first += 32) {
               const int key = min(first + lane_32, last);
-              const int found = key < s.sequence.seqlen_k ? page_of(page_table, page_table_stride, num_pages, s.batch, key) : -1, page = max(found, 0);
-              highest = found < 0 || finite_halves((const u32*)(v + s.kv_head * v_stride_head + page * v_stride_page + ((key) % 16) * v_stride_seq), 64) ? highest : key;
+              const int found = key < s.sequence.seqlen_k ? page_of(page_table, page_table_stride, num_pages, s.batch, key) : -1,
+                  page = max(found, 0);
+              highest = found < 0 || finite_halves((const u32*)(v + s.kv_head * v_stride_head + page * v_stride_page
+                  + (key % 16) * v_stride_seq), 64) ? highest : key;
             }
             highest = same(largest_of_lanes(highest));
           }
@@ -965,7 +1002,8 @@ kiln_decode_bf16_d128_paged16_sm90a(const __grid_constant__ TensorMap k_map,
           for (int row = row_begin; row < row_end; ++row) {
             const int begin = same(0), end = same(min(s.sequence.seqlen_k, (row / group + s.sequence.seqlen_k - s.sequence.seqlen_q) + 1));
             if (highest < end && lowest >= begin) continue;
-            const u32* const query_words = (const u32*)(q + (s.sequence.q_start + row / group) * q_stride_seq + (s.kv_head * group + row % group) * q_stride_head);
+            const u32* const query_words = (const u32*)(q + (s.sequence.q_start + row / group) * q_stride_seq
+                + (s.kv_head * group + row % group) * q_stride_head);
             float maximum = -kInfinity, sum = 0.0f, out[4];
         #pragma unroll
             for (int i = 0; i < 4; ++i) out[i] = 0.0f;
@@ -976,8 +1014,9 @@ kiln_decode_bf16_d128_paged16_sm90a(const __grid_constant__ TensorMap k_map,
               float score[1] = {0.0f};
               {
                 const int key = max(min(first + lane_32, end - 1), begin);
-                const int found = key < s.sequence.seqlen_k ? page_of(page_table, page_table_stride, num_pages, s.batch, key) : -1, page = max(found, 0);
-                const u32* const key_words = (const u32*)(k + s.kv_head * k_stride_head + page * k_stride_page + ((key) % 16) * k_stride_seq);
+                const int found = key < s.sequence.seqlen_k ? page_of(page_table, page_table_stride, num_pages, s.batch, key) : -1,
+                    page = max(found, 0);
+                const u32* const key_words = (const u32*)(k + s.kv_head * k_stride_head + page * k_stride_page + (key % 16) * k_stride_seq);
                 UNROLL_4
                 for (int i = 0; i < 64; ++i) {
                   score[0] = fmaf(low_half(query_words[i]), low_half(key_words[i]), score[0]);
@@ -998,9 +1037,11 @@ kiln_decode_bf16_d128_paged16_sm90a(const __grid_constant__ TensorMap k_map,
               for (int j = 0; j < 32; ++j) {
                 const int key = max(min(first + j, end - 1), begin);
                 const float p = lane_float(weight, j);
-                const int found = key < s.sequence.seqlen_k ? page_of(page_table, page_table_stride, num_pages, s.batch, key) : -1, page = max(found, 0);
+                const int found = key < s.sequence.seqlen_k ? page_of(page_table, page_table_stride, num_pages, s.batch, key) : -1,
+                    page = max(found, 0);
                 const bool seen = found >= 0 && lane_float(score[0], j) != -kInfinity;
-                const u32* const value_words = (const u32*)(v + s.kv_head * v_stride_head + page * v_stride_page + ((key) % 16) * v_stride_seq);
+                const u32* const value_words = (const u32*)(v + s.kv_head * v_stride_head + page * v_stride_page
+                    + (key % 16) * v_stride_seq);
         #pragma unroll
                 for (int i = 0; i < 4; i += 2) {
                   u32 two = value_words[min(lane_32 + 16 * i, 63)];

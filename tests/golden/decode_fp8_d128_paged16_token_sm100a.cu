@@ -302,7 +302,8 @@ __device__ __forceinline__ void tcgen05_commit(u32 bar) {
   asm volatile("tcgen05.commit.cta_group::1.mbarrier::arrive::one.shared::cluster.b64 [%0];" ::"r"(bar) : "memory");
 }
 
-__device__ __forceinline__ void store_shared_float(u32 at, float x) { asm volatile("st.shared.f32 [%0], %1;" ::"r"(at), "f"(x) : "memory"); }
+__device__ __forceinline__ void store_shared_float(u32 at, float x) { asm volatile("st.shared.f32 [%0], %1;" ::"r"(at), "f"(x) : "memory");
+    }
 
 // 16 columns of this lane's row, with the wait for them.
 __device__ __forceinline__ void tmem_load_16(float (&x)[16], u32 at) {
@@ -536,10 +537,9 @@ __device__ __forceinline__ float over_lanes(const float* of_rows, int lane, Op o
     const float keep = (lane & 4) != 0 ? x[i + 2] : x[i], send = (lane & 4) != 0 ? x[i] : x[i + 2];
     x[i] = op(keep, __shfl_xor_sync(0xffffffffu, send, 4));
   }
-  #pragma unroll
-  for (int i = 0; i < 1; ++i) {
-    const float keep = (lane & 2) != 0 ? x[i + 1] : x[i], send = (lane & 2) != 0 ? x[i] : x[i + 1];
-    x[i] = op(keep, __shfl_xor_sync(0xffffffffu, send, 2));
+  {
+    const float keep = (lane & 2) != 0 ? x[1] : x[0], send = (lane & 2) != 0 ? x[0] : x[1];
+    x[0] = op(keep, __shfl_xor_sync(0xffffffffu, send, 2));
   }
   x[0] = op(x[0], __shfl_xor_sync(0xffffffffu, x[0], 1));
   return x[0];
@@ -562,7 +562,8 @@ __device__ __forceinline__ void convert_tile(u32 to, u32 from, int rows, int thr
     if (r >= rows) x = make_uint4(0, 0, 0, 0);
     const u32 at = to + c / 4 * 16384 + r * 128, chunk = ((c % 4 * 2) ^ (r % 8)) << 4;
     store_shared_16(at + chunk, make_uint4(narrow_to_fp16(x.x), narrow_to_fp16(x.x >> 16), narrow_to_fp16(x.y), narrow_to_fp16(x.y >> 16)));
-    store_shared_16(at + (chunk ^ 16), make_uint4(narrow_to_fp16(x.z), narrow_to_fp16(x.z >> 16), narrow_to_fp16(x.w), narrow_to_fp16(x.w >> 16)));
+    store_shared_16(at + (chunk ^ 16), make_uint4(narrow_to_fp16(x.z), narrow_to_fp16(x.z >> 16), narrow_to_fp16(x.w),
+        narrow_to_fp16(x.w >> 16)));
   }
 }
 
@@ -609,7 +610,7 @@ kiln_decode_fp8_d128_paged16_token_sm100a(const __grid_constant__ TensorMap k_ma
   #else
   extern __shared__ __align__(1024) unsigned char smem_bytes[];
   const u32 smem = smem_address(smem_bytes);
-  const u32 smem_k = smem + 0, smem_v = smem + 32768, smem_q = smem + 203776, smem_p = smem + 207872;
+  const u32 smem_k = smem, smem_v = smem + 32768, smem_q = smem + 203776, smem_p = smem + 207872;
   const u32 smem_raw_k = smem + 65536, smem_raw_v = smem + 131072;  // as they come, rows of bytes
   const u32 smem_key_scales = smem + 200704;    // of the keys of four tiles in turns
   const u32 smem_value_scales = smem_key_scales + 4 * 512;  // of the tile whose V is converted
@@ -704,10 +705,10 @@ kiln_decode_fp8_d128_paged16_token_sm100a(const __grid_constant__ TensorMap k_ma
       fence_proxy_async();
       __syncwarp();
       if (lane == 0) mbarrier_arrive(mbar_q_full);
-      const int clean_end = min(s.sequence.seqlen_k, (s.sequence.seqlen_k - s.sequence.seqlen_q + row_query[0]) + 1);  // keys before it are hidden from no row by their end
+      // keys before it are hidden from no row by their end
+      const int clean_end = min(s.sequence.seqlen_k, (s.sequence.seqlen_k - s.sequence.seqlen_q + row_query[0]) + 1);
       float row_max[1], row_sum[16];  // of the lane's own rows over all keys; of all rows over this thread's keys
-  #pragma unroll
-      for (int i = 0; i < 1; ++i) row_max[i] = -kInfinity;
+      row_max[0] = -kInfinity;
   #pragma unroll
       for (int r = 0; r < 16; ++r) row_sum[r] = 0.0f;
   #pragma unroll 1
@@ -722,22 +723,38 @@ kiln_decode_fp8_d128_paged16_token_sm100a(const __grid_constant__ TensorMap k_ma
         for (int r = 0; r < 16; ++r) s_acc[r] *= key_scale;
         if ((n + 1) * 128 > clean_end) {
           // keys past the row's own position or the end of the sequence do not count
-          const int end_0 = min(s.sequence.seqlen_k, row_query[0] + s.sequence.seqlen_k - s.sequence.seqlen_q + 1) - (n * 128) - (int)threadIdx.x;
-          const int end_1 = min(s.sequence.seqlen_k, row_query[1] + s.sequence.seqlen_k - s.sequence.seqlen_q + 1) - (n * 128) - (int)threadIdx.x;
-          const int end_2 = min(s.sequence.seqlen_k, row_query[2] + s.sequence.seqlen_k - s.sequence.seqlen_q + 1) - (n * 128) - (int)threadIdx.x;
-          const int end_3 = min(s.sequence.seqlen_k, row_query[3] + s.sequence.seqlen_k - s.sequence.seqlen_q + 1) - (n * 128) - (int)threadIdx.x;
-          const int end_4 = min(s.sequence.seqlen_k, row_query[4] + s.sequence.seqlen_k - s.sequence.seqlen_q + 1) - (n * 128) - (int)threadIdx.x;
-          const int end_5 = min(s.sequence.seqlen_k, row_query[5] + s.sequence.seqlen_k - s.sequence.seqlen_q + 1) - (n * 128) - (int)threadIdx.x;
-          const int end_6 = min(s.sequence.seqlen_k, row_query[6] + s.sequence.seqlen_k - s.sequence.seqlen_q + 1) - (n * 128) - (int)threadIdx.x;
-          const int end_7 = min(s.sequence.seqlen_k, row_query[7] + s.sequence.seqlen_k - s.sequence.seqlen_q + 1) - (n * 128) - (int)threadIdx.x;
-          const int end_8 = min(s.sequence.seqlen_k, row_query[8] + s.sequence.seqlen_k - s.sequence.seqlen_q + 1) - (n * 128) - (int)threadIdx.x;
-          const int end_9 = min(s.sequence.seqlen_k, row_query[9] + s.sequence.seqlen_k - s.sequence.seqlen_q + 1) - (n * 128) - (int)threadIdx.x;
-          const int end_10 = min(s.sequence.seqlen_k, row_query[10] + s.sequence.seqlen_k - s.sequence.seqlen_q + 1) - (n * 128) - (int)threadIdx.x;
-          const int end_11 = min(s.sequence.seqlen_k, row_query[11] + s.sequence.seqlen_k - s.sequence.seqlen_q + 1) - (n * 128) - (int)threadIdx.x;
-          const int end_12 = min(s.sequence.seqlen_k, row_query[12] + s.sequence.seqlen_k - s.sequence.seqlen_q + 1) - (n * 128) - (int)threadIdx.x;
-          const int end_13 = min(s.sequence.seqlen_k, row_query[13] + s.sequence.seqlen_k - s.sequence.seqlen_q + 1) - (n * 128) - (int)threadIdx.x;
-          const int end_14 = min(s.sequence.seqlen_k, row_query[14] + s.sequence.seqlen_k - s.sequence.seqlen_q + 1) - (n * 128) - (int)threadIdx.x;
-          const int end_15 = min(s.sequence.seqlen_k, row_query[15] + s.sequence.seqlen_k - s.sequence.seqlen_q + 1) - (n * 128) - (int)threadIdx.x;
+          const int end_0 = min(s.sequence.seqlen_k, row_query[0] + s.sequence.seqlen_k - s.sequence.seqlen_q + 1) - (n * 128)
+              - (int)threadIdx.x;
+          const int end_1 = min(s.sequence.seqlen_k, row_query[1] + s.sequence.seqlen_k - s.sequence.seqlen_q + 1) - (n * 128)
+              - (int)threadIdx.x;
+          const int end_2 = min(s.sequence.seqlen_k, row_query[2] + s.sequence.seqlen_k - s.sequence.seqlen_q + 1) - (n * 128)
+              - (int)threadIdx.x;
+          const int end_3 = min(s.sequence.seqlen_k, row_query[3] + s.sequence.seqlen_k - s.sequence.seqlen_q + 1) - (n * 128)
+              - (int)threadIdx.x;
+          const int end_4 = min(s.sequence.seqlen_k, row_query[4] + s.sequence.seqlen_k - s.sequence.seqlen_q + 1) - (n * 128)
+              - (int)threadIdx.x;
+          const int end_5 = min(s.sequence.seqlen_k, row_query[5] + s.sequence.seqlen_k - s.sequence.seqlen_q + 1) - (n * 128)
+              - (int)threadIdx.x;
+          const int end_6 = min(s.sequence.seqlen_k, row_query[6] + s.sequence.seqlen_k - s.sequence.seqlen_q + 1) - (n * 128)
+              - (int)threadIdx.x;
+          const int end_7 = min(s.sequence.seqlen_k, row_query[7] + s.sequence.seqlen_k - s.sequence.seqlen_q + 1) - (n * 128)
+              - (int)threadIdx.x;
+          const int end_8 = min(s.sequence.seqlen_k, row_query[8] + s.sequence.seqlen_k - s.sequence.seqlen_q + 1) - (n * 128)
+              - (int)threadIdx.x;
+          const int end_9 = min(s.sequence.seqlen_k, row_query[9] + s.sequence.seqlen_k - s.sequence.seqlen_q + 1) - (n * 128)
+              - (int)threadIdx.x;
+          const int end_10 = min(s.sequence.seqlen_k, row_query[10] + s.sequence.seqlen_k - s.sequence.seqlen_q + 1) - (n * 128)
+              - (int)threadIdx.x;
+          const int end_11 = min(s.sequence.seqlen_k, row_query[11] + s.sequence.seqlen_k - s.sequence.seqlen_q + 1) - (n * 128)
+              - (int)threadIdx.x;
+          const int end_12 = min(s.sequence.seqlen_k, row_query[12] + s.sequence.seqlen_k - s.sequence.seqlen_q + 1) - (n * 128)
+              - (int)threadIdx.x;
+          const int end_13 = min(s.sequence.seqlen_k, row_query[13] + s.sequence.seqlen_k - s.sequence.seqlen_q + 1) - (n * 128)
+              - (int)threadIdx.x;
+          const int end_14 = min(s.sequence.seqlen_k, row_query[14] + s.sequence.seqlen_k - s.sequence.seqlen_q + 1) - (n * 128)
+              - (int)threadIdx.x;
+          const int end_15 = min(s.sequence.seqlen_k, row_query[15] + s.sequence.seqlen_k - s.sequence.seqlen_q + 1) - (n * 128)
+              - (int)threadIdx.x;
           if (0 >= end_0) s_acc[0] = -kInfinity; if (0 >= end_1) s_acc[1] = -kInfinity;
           if (0 >= end_2) s_acc[2] = -kInfinity; if (0 >= end_3) s_acc[3] = -kInfinity;
           if (0 >= end_4) s_acc[4] = -kInfinity; if (0 >= end_5) s_acc[5] = -kInfinity;
@@ -750,27 +767,25 @@ kiln_decode_fp8_d128_paged16_token_sm100a(const __grid_constant__ TensorMap k_ma
         // the maximum of each row: over the warp, then over the four warps
         float* const exchange = row_exchange + s_buffer * 64;
         s_phase ^= s_buffer, s_buffer ^= 1;
-  #pragma unroll
-        for (int i = 0; i < 1; ++i) {
-          const float largest = over_lanes(s_acc + 16 * i, lane, Largest());
-          if (lane % 2 == 0) exchange[warp * 16 + first_own + 16 * i] = largest;
+        {
+          const float largest = over_lanes(s_acc, lane, Largest());
+          if (lane % 2 == 0) exchange[warp * 16 + first_own] = largest;
         }
         named_barrier_sync(1, 128);
         bool grew = false, steep = false;
-  #pragma unroll
-        for (int i = 0; i < 1; ++i) {
-          const float* const of_row = exchange + first_own + 16 * i;
+        {
+          const float* const of_row = exchange + first_own;
           const float tile_max = fmaxf(fmaxf(of_row[0], of_row[16]), fmaxf(of_row[2 * 16], of_row[3 * 16]));
           // The old maximum stays while it grew by no more than 2^8: P stays in range, and O' as it is.
           float alpha = 1.0f;
-          if ((tile_max - row_max[i]) * factor > 8.0f) {
-            alpha = rescale_factor(row_max[i], tile_max, factor);
-            row_max[i] = tile_max;
+          if ((tile_max - row_max[0]) * factor > 8.0f) {
+            alpha = rescale_factor(row_max[0], tile_max, factor);
+            row_max[0] = tile_max;
             grew = true;
           }
-          float base = row_max[i] == -kInfinity ? 0.0f : row_base(row_max[i], factor), before = 0.0f;
-          if (is_steep(base)) before = row_max[i], base = 0.0f, steep = true;
-          if (lane % 2 == 0) row_base_of[first_own + 16 * i] = base, row_alpha[first_own + 16 * i] = alpha, row_steep[first_own + 16 * i] = before;
+          float base = row_max[0] == -kInfinity ? 0.0f : row_base(row_max[0], factor), before = 0.0f;
+          if (is_steep(base)) before = row_max[0], base = 0.0f, steep = true;
+          if (lane % 2 == 0) row_base_of[first_own] = base, row_alpha[first_own] = alpha, row_steep[first_own] = before;
         }
         grew = __any_sync(0xffffffffu, grew), steep = __any_sync(0xffffffffu, steep);
         __syncwarp();  // every lane sees the rows of the others
@@ -821,25 +836,24 @@ kiln_decode_fp8_d128_paged16_token_sm100a(const __grid_constant__ TensorMap k_ma
       }
       // ---- the end of the item, or of this block's part of it: sums of the rows over all keys
       float* const exchange = row_exchange + s_buffer * 64;  // not the last tile's
-      #pragma unroll
-      for (int i = 0; i < 1; ++i) {
-        const float sum = over_lanes(row_sum + 16 * i, lane, Sum());
-        if (lane % 2 == 0) exchange[warp * 16 + first_own + 16 * i] = sum;
+      {
+        const float sum = over_lanes(row_sum, lane, Sum());
+        if (lane % 2 == 0) exchange[warp * 16 + first_own] = sum;
       }
       mbarrier_wait(mbar_o_full, o_phase);
       o_phase ^= 1;
       tcgen05_fence_after();
       named_barrier_sync(1, 128);
-      #pragma unroll
-      for (int i = 0; i < 1; ++i) {
-        const float* const of_row = exchange + first_own + 16 * i;
-        row_sum[i] = (of_row[0] + of_row[16]) + (of_row[2 * 16] + of_row[3 * 16]);
+      {
+        const float* const of_row = exchange + first_own;
+        row_sum[0] = (of_row[0] + of_row[16]) + (of_row[2 * 16] + of_row[3 * 16]);
       }
       // 1 / sum of a finished row (0 where no key was visible), and its LSE
       const auto finish = [&](int row, float maximum, float sum, bool first) {
         const float top = maximum * (factor * 0.693147181f);  // in log2 units a logit near the largest float is none
         const bool visible = sum != 0.0f;
-        if (first && row < rows) lse[(long long)row_head[row] * total_q + s.sequence.q_start + row_query[row]] = visible ? top + log2_approx(sum) * 0.693147181f : -kInfinity;
+        if (first && row < rows) lse[(long long)row_head[row] * total_q + s.sequence.q_start + row_query[row]] = visible ? top
+            + log2_approx(sum) * 0.693147181f : -kInfinity;
         return sum != 0.0f ? 1.0f / sum : 0.0f;
       };
       // first element of O of a packed row
@@ -849,10 +863,9 @@ kiln_decode_fp8_d128_paged16_token_sm100a(const __grid_constant__ TensorMap k_ma
       bool odd = false;  // some column of O is not finite
       if (s.whole) {
         float* const row_inverse = row_alpha;
-      #pragma unroll
-        for (int i = 0; i < 1; ++i) {
-          const float inverse = finish(first_own + 16 * i, row_max[i], row_sum[i], warp == 0 && lane % 2 == 0);
-          if (lane % 2 == 0) row_inverse[first_own + 16 * i] = inverse;
+        {
+          const float inverse = finish(first_own, row_max[0], row_sum[0], warp == 0 && lane % 2 == 0);
+          if (lane % 2 == 0) row_inverse[first_own] = inverse;
         }
         __syncwarp();
         {
@@ -870,7 +883,8 @@ kiln_decode_fp8_d128_paged16_token_sm100a(const __grid_constant__ TensorMap k_ma
       }
       else {
         // this block's part: O' not yet divided by the sums, row by row, then (maximum, sum) of each row
-        float* const part = workspace + ((range.cell * problem.team_heads + (int)block_id() % problem.team_heads) * 2ll + s.second_slot) * 2080;
+        float* const part = workspace + ((range.cell * problem.team_heads + (int)block_id() % problem.team_heads) * 2ll + s.second_slot)
+            * 2080;
         {
           const u32 o_block = tmem_lanes + 32;
           float x[16];
@@ -882,9 +896,7 @@ kiln_decode_fp8_d128_paged16_token_sm100a(const __grid_constant__ TensorMap k_ma
             if (row < rows) part[row * 128 + column] = x[i];
           }
         }
-      #pragma unroll
-        for (int i = 0; i < 1; ++i)
-          if (warp == 0 && lane % 2 == 0) *(float2*)(part + 2048 + 2 * (first_own + 16 * i)) = make_float2(row_max[i], row_sum[i]);
+        if (warp == 0 && lane % 2 == 0) *(float2*)(part + 2048 + 2 * (first_own)) = make_float2(row_max[0], row_sum[0]);
         named_barrier_sync(1, 128);
         const Split split = split_of(range, s);
         if (threadIdx.x == 0) *arrivals_before = atomic_add_acq_rel(item_counters + s.item, 1);
@@ -893,7 +905,8 @@ kiln_decode_fp8_d128_paged16_token_sm100a(const __grid_constant__ TensorMap k_ma
           // the last block of the item adds the parts up, in order, and leaves the counter as it was found
           if (threadIdx.x == 0) item_counters[s.item] = 0;
           const long long stride = problem.team_heads * 2ll * 2080;
-          const float* const parts = workspace + (split.first_cell * problem.team_heads + (int)block_id() % problem.team_heads) * 2ll * 2080;
+          const float* const parts = workspace + (split.first_cell * problem.team_heads + (int)block_id() % problem.team_heads) * 2ll
+              * 2080;
           const int shift = split.first_second ? 2080 : 0;  // part 0 may be the second of its block
       #pragma unroll 1
           for (int i = threadIdx.x; i < rows * 32; i += 128) {
@@ -916,7 +929,8 @@ kiln_decode_fp8_d128_paged16_token_sm100a(const __grid_constant__ TensorMap k_ma
             }
             const float inverse = finish(row, maximum, sum, c == 0);
             odd = odd || !(fmaf(out.x, out.y, out.z * out.w) * 0.0f == 0.0f);
-            *(uint2*)(output_row(row) + 4 * c) = make_uint2(pack_bf16(out.x * inverse, out.y * inverse), pack_bf16(out.z * inverse, out.w * inverse));
+            *(uint2*)(output_row(row) + 4 * c) = make_uint2(pack_bf16(out.x * inverse, out.y * inverse),
+                pack_bf16(out.z * inverse, out.w * inverse));
           }
         }
       }
@@ -926,16 +940,21 @@ kiln_decode_fp8_d128_paged16_token_sm100a(const __grid_constant__ TensorMap k_ma
         const int again = *(int*)(smem_bytes + 213580);
         // V of a key that is hidden from some of these rows and not from others, and is not finite: those rows again.
         if (same(again)) {
-          const int lane_32 = (int)thread_id() & 31, row_begin = same(s.m_block * 16 + min(warp * ((rows + 3) / 4), rows)), row_end = same(s.m_block * 16 + min((warp + 1) * ((rows + 3) / 4), rows));
+          const int lane_32 = (int)thread_id() & 31, row_begin = same(s.m_block * 16 + min(warp * ((rows + 3) / 4), rows)),
+              row_end = same(s.m_block * 16 + min((warp + 1) * ((rows + 3) / 4), rows));
           // the last key past some row's end, and the first one before some row's first, with a V that is not finite
           int highest = -1, lowest = 0x7fffffff;
           {
             const int row = row_begin, last = same(min((s.sequence.first_tile + s.sequence.num_tiles) * 128, s.sequence.seqlen_k)) - 1;
         #pragma unroll 1
-            for (int first = same(max(min(s.sequence.seqlen_k, (row / group + s.sequence.seqlen_k - s.sequence.seqlen_q) + 1), 0)); first <= last; first += 32) {
+            for (int first = same(max(min(s.sequence.seqlen_k, (row / group + s.sequence.seqlen_k - s.sequence.seqlen_q) + 1), 0));
+                first <= last; first += 32) {
               const int key = min(first + lane_32, last);
-              const int found = key < s.sequence.seqlen_k ? page_of(page_table, page_table_stride, num_pages, s.batch, key) : -1, page = max(found, 0);
-              highest = found < 0 || (finite_bytes((const u32*)(v + s.kv_head * v_stride_head + page * v_stride_page + ((key) % 16) * v_stride_seq), 32) && finite_floats(v_scale + page * v_scale_stride_page + ((long long)((key) % 16) * heads_kv + s.kv_head) * 1, 1)) ? highest : key;
+              const int found = key < s.sequence.seqlen_k ? page_of(page_table, page_table_stride, num_pages, s.batch, key) : -1,
+                  page = max(found, 0);
+              highest = found < 0 || (finite_bytes((const u32*)(v + s.kv_head * v_stride_head + page * v_stride_page
+                  + (key % 16) * v_stride_seq), 32) && finite_floats(v_scale + page * v_scale_stride_page
+                  + ((long long)(key % 16) * heads_kv + s.kv_head) * 1, 1)) ? highest : key;
             }
             highest = same(largest_of_lanes(highest));
           }
@@ -943,7 +962,8 @@ kiln_decode_fp8_d128_paged16_token_sm100a(const __grid_constant__ TensorMap k_ma
           for (int row = row_begin; row < row_end; ++row) {
             const int begin = same(0), end = same(min(s.sequence.seqlen_k, (row / group + s.sequence.seqlen_k - s.sequence.seqlen_q) + 1));
             if (highest < end && lowest >= begin) continue;
-            const u32* const query_words = (const u32*)(q + (s.sequence.q_start + row / group) * q_stride_seq + (s.kv_head * group + row % group) * q_stride_head);
+            const u32* const query_words = (const u32*)(q + (s.sequence.q_start + row / group) * q_stride_seq
+                + (s.kv_head * group + row % group) * q_stride_head);
             float maximum = -kInfinity, sum = 0.0f, out[4];
         #pragma unroll
             for (int i = 0; i < 4; ++i) out[i] = 0.0f;
@@ -954,14 +974,15 @@ kiln_decode_fp8_d128_paged16_token_sm100a(const __grid_constant__ TensorMap k_ma
               float score[1] = {0.0f};
               {
                 const int key = max(min(first + lane_32, end - 1), begin);
-                const int found = key < s.sequence.seqlen_k ? page_of(page_table, page_table_stride, num_pages, s.batch, key) : -1, page = max(found, 0);
-                const u16* const key_words = (const u16*)(k + s.kv_head * k_stride_head + page * k_stride_page + ((key) % 16) * k_stride_seq);
+                const int found = key < s.sequence.seqlen_k ? page_of(page_table, page_table_stride, num_pages, s.batch, key) : -1,
+                    page = max(found, 0);
+                const u16* const key_words = (const u16*)(k + s.kv_head * k_stride_head + page * k_stride_page + (key % 16) * k_stride_seq);
                 UNROLL_4
                 for (int i = 0; i < 64; ++i) {
                   score[0] = fmaf(low_half(query_words[i]), low_byte(key_words[i]), score[0]);
                   score[0] = fmaf(high_half(query_words[i]), high_byte(key_words[i]), score[0]);
                 }
-                score[0] *= *(k_scale + page * k_scale_stride_page + ((long long)((key) % 16) * heads_kv + s.kv_head) * 1);
+                score[0] *= *(k_scale + page * k_scale_stride_page + ((long long)(key % 16) * heads_kv + s.kv_head) * 1);
                 score[0] = found < 0 ? 0.0f : score[0];
                 score[0] = key == first + lane_32 ? score[0] : -kInfinity;
               }
@@ -977,10 +998,12 @@ kiln_decode_fp8_d128_paged16_token_sm100a(const __grid_constant__ TensorMap k_ma
               for (int j = 0; j < 32; ++j) {
                 const int key = max(min(first + j, end - 1), begin);
                 const float p = lane_float(weight, j);
-                const int found = key < s.sequence.seqlen_k ? page_of(page_table, page_table_stride, num_pages, s.batch, key) : -1, page = max(found, 0);
+                const int found = key < s.sequence.seqlen_k ? page_of(page_table, page_table_stride, num_pages, s.batch, key) : -1,
+                    page = max(found, 0);
                 const bool seen = found >= 0 && lane_float(score[0], j) != -kInfinity;
-                const u16* const value_words = (const u16*)(v + s.kv_head * v_stride_head + page * v_stride_page + ((key) % 16) * v_stride_seq);
-                const float* const value_scales = v_scale + page * v_scale_stride_page + ((long long)((key) % 16) * heads_kv + s.kv_head) * 1;
+                const u16* const value_words = (const u16*)(v + s.kv_head * v_stride_head + page * v_stride_page
+                    + (key % 16) * v_stride_seq);
+                const float* const value_scales = v_scale + page * v_scale_stride_page + ((long long)(key % 16) * heads_kv + s.kv_head) * 1;
         #pragma unroll
                 for (int i = 0; i < 4; i += 2) {
                   u32 two = value_words[min(lane_32 + 16 * i, 63)];
@@ -1121,29 +1144,34 @@ kiln_decode_fp8_d128_paged16_token_sm100a(const __grid_constant__ TensorMap k_ma
           const int key = n * 128 + 0 + lane;
           const int key_page = __shfl_sync(0xffffffffu, page, (0 + lane) / 16 % 32);
           const bool there = key < s.sequence.seqlen_k && (u32)key_page < (u32)num_pages;
-          copy_async_4(smem + 196608 + raw_k_stage * 512 + 4 * lane, k_scale + (there ? (long long)(key % 16) * problem.heads_kv + s.kv_head + key_page * k_scale_stride_page : 0), there ? 4 : 0);
+          copy_async_4(smem + 196608 + raw_k_stage * 512 + 4 * lane,
+              k_scale + (there ? (long long)(key % 16) * problem.heads_kv + s.kv_head + key_page * k_scale_stride_page : 0), there ? 4 : 0);
         }
         {
           const int key = n * 128 + 32 + lane;
           const int key_page = __shfl_sync(0xffffffffu, page, (32 + lane) / 16 % 32);
           const bool there = key < s.sequence.seqlen_k && (u32)key_page < (u32)num_pages;
-          copy_async_4(smem + 196736 + raw_k_stage * 512 + 4 * lane, k_scale + (there ? (long long)(key % 16) * problem.heads_kv + s.kv_head + key_page * k_scale_stride_page : 0), there ? 4 : 0);
+          copy_async_4(smem + 196736 + raw_k_stage * 512 + 4 * lane,
+              k_scale + (there ? (long long)(key % 16) * problem.heads_kv + s.kv_head + key_page * k_scale_stride_page : 0), there ? 4 : 0);
         }
         {
           const int key = n * 128 + 64 + lane;
           const int key_page = __shfl_sync(0xffffffffu, page, (64 + lane) / 16 % 32);
           const bool there = key < s.sequence.seqlen_k && (u32)key_page < (u32)num_pages;
-          copy_async_4(smem + 196864 + raw_k_stage * 512 + 4 * lane, k_scale + (there ? (long long)(key % 16) * problem.heads_kv + s.kv_head + key_page * k_scale_stride_page : 0), there ? 4 : 0);
+          copy_async_4(smem + 196864 + raw_k_stage * 512 + 4 * lane,
+              k_scale + (there ? (long long)(key % 16) * problem.heads_kv + s.kv_head + key_page * k_scale_stride_page : 0), there ? 4 : 0);
         }
         {
           const int key = n * 128 + 96 + lane;
           const int key_page = __shfl_sync(0xffffffffu, page, (96 + lane) / 16 % 32);
           const bool there = key < s.sequence.seqlen_k && (u32)key_page < (u32)num_pages;
-          copy_async_4(smem + 196992 + raw_k_stage * 512 + 4 * lane, k_scale + (there ? (long long)(key % 16) * problem.heads_kv + s.kv_head + key_page * k_scale_stride_page : 0), there ? 4 : 0);
+          copy_async_4(smem + 196992 + raw_k_stage * 512 + 4 * lane,
+              k_scale + (there ? (long long)(key % 16) * problem.heads_kv + s.kv_head + key_page * k_scale_stride_page : 0), there ? 4 : 0);
         }
         copy_async_arrive(mbar_raw_k_full + raw_k_stage * 8);
         if (lane < 8) {
-          tma_load(smem_raw_k + raw_k_stage * 16384 + 0 + lane * 2048, &k_map, mbar_raw_k_full + raw_k_stage * 8, 0, 0, s.kv_head, page, 0x12F0000000000000ull);
+          tma_load(smem_raw_k + raw_k_stage * 16384 + 0 + lane * 2048, &k_map, mbar_raw_k_full + raw_k_stage * 8, 0, 0, s.kv_head, page,
+              0x12F0000000000000ull);
         }
         if (++raw_k_stage == 4) { raw_k_stage = 0; raw_k_phase ^= 1; }
         mbarrier_wait(mbar_raw_v_empty + raw_v_stage * 8, raw_v_phase);
@@ -1153,29 +1181,34 @@ kiln_decode_fp8_d128_paged16_token_sm100a(const __grid_constant__ TensorMap k_ma
           const int key = n * 128 + 0 + lane;
           const int key_page = __shfl_sync(0xffffffffu, page, (0 + lane) / 16 % 32);
           const bool there = key < s.sequence.seqlen_k && (u32)key_page < (u32)num_pages;
-          copy_async_4(smem + 198656 + raw_v_stage * 512 + 4 * lane, v_scale + (there ? (long long)(key % 16) * problem.heads_kv + s.kv_head + key_page * v_scale_stride_page : 0), there ? 4 : 0);
+          copy_async_4(smem + 198656 + raw_v_stage * 512 + 4 * lane,
+              v_scale + (there ? (long long)(key % 16) * problem.heads_kv + s.kv_head + key_page * v_scale_stride_page : 0), there ? 4 : 0);
         }
         {
           const int key = n * 128 + 32 + lane;
           const int key_page = __shfl_sync(0xffffffffu, page, (32 + lane) / 16 % 32);
           const bool there = key < s.sequence.seqlen_k && (u32)key_page < (u32)num_pages;
-          copy_async_4(smem + 198784 + raw_v_stage * 512 + 4 * lane, v_scale + (there ? (long long)(key % 16) * problem.heads_kv + s.kv_head + key_page * v_scale_stride_page : 0), there ? 4 : 0);
+          copy_async_4(smem + 198784 + raw_v_stage * 512 + 4 * lane,
+              v_scale + (there ? (long long)(key % 16) * problem.heads_kv + s.kv_head + key_page * v_scale_stride_page : 0), there ? 4 : 0);
         }
         {
           const int key = n * 128 + 64 + lane;
           const int key_page = __shfl_sync(0xffffffffu, page, (64 + lane) / 16 % 32);
           const bool there = key < s.sequence.seqlen_k && (u32)key_page < (u32)num_pages;
-          copy_async_4(smem + 198912 + raw_v_stage * 512 + 4 * lane, v_scale + (there ? (long long)(key % 16) * problem.heads_kv + s.kv_head + key_page * v_scale_stride_page : 0), there ? 4 : 0);
+          copy_async_4(smem + 198912 + raw_v_stage * 512 + 4 * lane,
+              v_scale + (there ? (long long)(key % 16) * problem.heads_kv + s.kv_head + key_page * v_scale_stride_page : 0), there ? 4 : 0);
         }
         {
           const int key = n * 128 + 96 + lane;
           const int key_page = __shfl_sync(0xffffffffu, page, (96 + lane) / 16 % 32);
           const bool there = key < s.sequence.seqlen_k && (u32)key_page < (u32)num_pages;
-          copy_async_4(smem + 199040 + raw_v_stage * 512 + 4 * lane, v_scale + (there ? (long long)(key % 16) * problem.heads_kv + s.kv_head + key_page * v_scale_stride_page : 0), there ? 4 : 0);
+          copy_async_4(smem + 199040 + raw_v_stage * 512 + 4 * lane,
+              v_scale + (there ? (long long)(key % 16) * problem.heads_kv + s.kv_head + key_page * v_scale_stride_page : 0), there ? 4 : 0);
         }
         copy_async_arrive(mbar_raw_v_full + raw_v_stage * 8);
         if (lane < 8) {
-          tma_load(smem_raw_v + raw_v_stage * 16384 + 0 + lane * 2048, &v_map, mbar_raw_v_full + raw_v_stage * 8, 0, 0, s.kv_head, page, 0x12F0000000000000ull);
+          tma_load(smem_raw_v + raw_v_stage * 16384 + 0 + lane * 2048, &v_map, mbar_raw_v_full + raw_v_stage * 8, 0, 0, s.kv_head, page,
+              0x12F0000000000000ull);
         }
         if (++raw_v_stage == 4) { raw_v_stage = 0; raw_v_phase ^= 1; }
       }

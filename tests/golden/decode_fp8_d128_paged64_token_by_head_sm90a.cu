@@ -514,7 +514,7 @@ kiln_decode_fp8_d128_paged64_token_by_head_sm90a(const __grid_constant__ TensorM
   #else
   extern __shared__ __align__(1024) unsigned char smem_bytes[];
   const u32 smem = smem_address(smem_bytes);
-  const u32 smem_k = smem + 0, smem_v = smem + 32768, smem_q = smem + 65536, smem_o = smem + 69632;
+  const u32 smem_k = smem, smem_v = smem + 32768, smem_q = smem + 65536, smem_o = smem + 69632;
   const u32 smem_p = smem + 67584;
   const u32 mbar_k_full = smem + 73856, mbar_k_empty = smem + 73872;
   const u32 mbar_v_full = smem + 73888, mbar_v_empty = smem + 73904;
@@ -592,8 +592,10 @@ kiln_decode_fp8_d128_paged64_token_by_head_sm90a(const __grid_constant__ TensorM
           __syncwarp();  // no lane looks a turn of the ring later, at the parity of the turn before
           if (lane == 0) mbarrier_arrive_expect_tx(mbar_v_full + v_stage * 8, 16896);
           if (lane < 2) {
-            tma_load(smem_v + v_stage * 16384 + 0 + lane * 8192, &v_map, mbar_v_full + v_stage * 8, 0, 0, s.kv_head, page, 0x12F0000000000000ull);
-            tma_load(smem + 72704 + v_stage * 512 + lane * 256, &v_scale_map, mbar_v_full + v_stage * 8, 0, s.kv_head, page, 0x12F0000000000000ull);
+            tma_load(smem_v + v_stage * 16384 + 0 + lane * 8192, &v_map, mbar_v_full + v_stage * 8, 0, 0, s.kv_head, page,
+                0x12F0000000000000ull);
+            tma_load(smem + 72704 + v_stage * 512 + lane * 256, &v_scale_map, mbar_v_full + v_stage * 8, 0, s.kv_head, page,
+                0x12F0000000000000ull);
           }
           v_phase ^= v_stage; v_stage ^= 1;
         }
@@ -665,8 +667,10 @@ kiln_decode_fp8_d128_paged64_token_by_head_sm90a(const __grid_constant__ TensorM
           __syncwarp();  // no lane looks a turn of the ring later, at the parity of the turn before
           if (lane == 0) mbarrier_arrive_expect_tx(mbar_k_full + k_stage * 8, 16896);
           if (lane < 2) {
-            tma_load(smem_k + k_stage * 16384 + 0 + lane * 8192, &k_map, mbar_k_full + k_stage * 8, 0, 0, s.kv_head, page, 0x12F0000000000000ull);
-            tma_load(smem + 71680 + k_stage * 512 + lane * 256, &k_scale_map, mbar_k_full + k_stage * 8, 0, s.kv_head, page, 0x12F0000000000000ull);
+            tma_load(smem_k + k_stage * 16384 + 0 + lane * 8192, &k_map, mbar_k_full + k_stage * 8, 0, 0, s.kv_head, page,
+                0x12F0000000000000ull);
+            tma_load(smem + 71680 + k_stage * 512 + lane * 256, &k_scale_map, mbar_k_full + k_stage * 8, 0, s.kv_head, page,
+                0x12F0000000000000ull);
           }
           k_phase ^= k_stage; k_stage ^= 1;
         }
@@ -731,7 +735,8 @@ kiln_decode_fp8_d128_paged64_token_by_head_sm90a(const __grid_constant__ TensorM
         for (int i = threadIdx.x; i < 128; i += 128) {
           const int r = i / 16, c = i % 16, packed = s.m_block * 8 + r, position = packed / group;
           uint4 x = make_uint4(0, 0, 0, 0);
-          if (r < rows) x = *(const uint4*)(q + (s.sequence.q_start + position) * q_stride_seq + (s.kv_head * group + packed % group) * q_stride_head + 8 * c);
+          if (r < rows) x = *(const uint4*)(q + (s.sequence.q_start + position) * q_stride_seq
+              + (s.kv_head * group + packed % group) * q_stride_head + 8 * c);
           x = bf16_to_fp16(x);
           const int t = c / 4 % 4, load = c / 2 % 2;
           const u32 at = smem_q + (c / 16 * 2 + load) * 1024 + r * 128 + 4 * t;
@@ -748,7 +753,8 @@ kiln_decode_fp8_d128_paged64_token_by_head_sm90a(const __grid_constant__ TensorM
         steep = false;
         o_acc_0[0] = o_acc_0[1] = o_acc_0[2] = o_acc_0[3] = 0.0f;
         o_acc_1[0] = o_acc_1[1] = o_acc_1[2] = o_acc_1[3] = 0.0f;
-        const int clean_end = min(s.sequence.seqlen_k, (s.sequence.seqlen_k - s.sequence.seqlen_q + s.m_block * 8 / group) + 1);  // keys before it are hidden from no row by their end
+        // keys before it are hidden from no row by their end
+        const int clean_end = min(s.sequence.seqlen_k, (s.sequence.seqlen_k - s.sequence.seqlen_q + s.m_block * 8 / group) + 1);
         #pragma unroll 1
         for (int n = s.tile_begin; n < s.tile_end; ++n) {
           // S' = K(n) Q'
@@ -760,19 +766,28 @@ kiln_decode_fp8_d128_paged64_token_by_head_sm90a(const __grid_constant__ TensorM
           // keys 0 to 63
           {
             const uint4 low = load_shared_16(k_at + 0 + k_chunk_0), high = load_shared_16(k_at + 1024 + k_chunk_0);
-            k_frag[0] = narrow_to_fp16(low.x); k_frag[1] = narrow_to_fp16(high.x); k_frag[2] = narrow_to_fp16(low.x >> 16); k_frag[3] = narrow_to_fp16(high.x >> 16);
-            k_frag[4] = narrow_to_fp16(low.y); k_frag[5] = narrow_to_fp16(high.y); k_frag[6] = narrow_to_fp16(low.y >> 16); k_frag[7] = narrow_to_fp16(high.y >> 16);
-            k_frag[8] = narrow_to_fp16(low.z); k_frag[9] = narrow_to_fp16(high.z); k_frag[10] = narrow_to_fp16(low.z >> 16); k_frag[11] = narrow_to_fp16(high.z >> 16);
-            k_frag[12] = narrow_to_fp16(low.w); k_frag[13] = narrow_to_fp16(high.w); k_frag[14] = narrow_to_fp16(low.w >> 16); k_frag[15] = narrow_to_fp16(high.w >> 16);
+            k_frag[0] = narrow_to_fp16(low.x); k_frag[1] = narrow_to_fp16(high.x);
+            k_frag[2] = narrow_to_fp16(low.x >> 16); k_frag[3] = narrow_to_fp16(high.x >> 16);
+            k_frag[4] = narrow_to_fp16(low.y); k_frag[5] = narrow_to_fp16(high.y);
+            k_frag[6] = narrow_to_fp16(low.y >> 16); k_frag[7] = narrow_to_fp16(high.y >> 16);
+            k_frag[8] = narrow_to_fp16(low.z); k_frag[9] = narrow_to_fp16(high.z);
+            k_frag[10] = narrow_to_fp16(low.z >> 16); k_frag[11] = narrow_to_fp16(high.z >> 16);
+            k_frag[12] = narrow_to_fp16(low.w); k_frag[13] = narrow_to_fp16(high.w);
+            k_frag[14] = narrow_to_fp16(low.w >> 16); k_frag[15] = narrow_to_fp16(high.w >> 16);
           }
           {
             const uint4 low = load_shared_16(k_at + 0 + k_chunk_1), high = load_shared_16(k_at + 1024 + k_chunk_1);
-            k_frag[16] = narrow_to_fp16(low.x); k_frag[17] = narrow_to_fp16(high.x); k_frag[18] = narrow_to_fp16(low.x >> 16); k_frag[19] = narrow_to_fp16(high.x >> 16);
-            k_frag[20] = narrow_to_fp16(low.y); k_frag[21] = narrow_to_fp16(high.y); k_frag[22] = narrow_to_fp16(low.y >> 16); k_frag[23] = narrow_to_fp16(high.y >> 16);
-            k_frag[24] = narrow_to_fp16(low.z); k_frag[25] = narrow_to_fp16(high.z); k_frag[26] = narrow_to_fp16(low.z >> 16); k_frag[27] = narrow_to_fp16(high.z >> 16);
-            k_frag[28] = narrow_to_fp16(low.w); k_frag[29] = narrow_to_fp16(high.w); k_frag[30] = narrow_to_fp16(low.w >> 16); k_frag[31] = narrow_to_fp16(high.w >> 16);
+            k_frag[16] = narrow_to_fp16(low.x); k_frag[17] = narrow_to_fp16(high.x);
+            k_frag[18] = narrow_to_fp16(low.x >> 16); k_frag[19] = narrow_to_fp16(high.x >> 16);
+            k_frag[20] = narrow_to_fp16(low.y); k_frag[21] = narrow_to_fp16(high.y);
+            k_frag[22] = narrow_to_fp16(low.y >> 16); k_frag[23] = narrow_to_fp16(high.y >> 16);
+            k_frag[24] = narrow_to_fp16(low.z); k_frag[25] = narrow_to_fp16(high.z);
+            k_frag[26] = narrow_to_fp16(low.z >> 16); k_frag[27] = narrow_to_fp16(high.z >> 16);
+            k_frag[28] = narrow_to_fp16(low.w); k_frag[29] = narrow_to_fp16(high.w);
+            k_frag[30] = narrow_to_fp16(low.w >> 16); k_frag[31] = narrow_to_fp16(high.w >> 16);
           }
-          const float k_scale_0_0 = load_shared_float(smem + 71680 + k_stage * 512 + 64 * warp + (lane >> 2) * 4 + 0), k_scale_0_1 = load_shared_float(smem + 71680 + k_stage * 512 + 64 * warp + (lane >> 2) * 4 + 32);
+          const float k_scale_0_0 = load_shared_float(smem + 71680 + k_stage * 512 + 64 * warp + (lane >> 2) * 4 + 0),
+              k_scale_0_1 = load_shared_float(smem + 71680 + k_stage * 512 + 64 * warp + (lane >> 2) * 4 + 32);
           wgmma_fence();
           wgmma_m64n8k16_rs_first(s_acc_0, k_frag[0], k_frag[1], k_frag[2], k_frag[3], descriptor(q_desc + 0, 0x40000040u));
           wgmma_m64n8k16_rs(s_acc_0, k_frag[4], k_frag[5], k_frag[6], k_frag[7], descriptor(q_desc + 2, 0x40000040u));
@@ -787,19 +802,28 @@ kiln_decode_fp8_d128_paged64_token_by_head_sm90a(const __grid_constant__ TensorM
           WGMMA_WAIT(0);  // the fragments are free again
           {
             const uint4 low = load_shared_16(k_at + 8192 + k_chunk_0), high = load_shared_16(k_at + 9216 + k_chunk_0);
-            k_frag[0] = narrow_to_fp16(low.x); k_frag[1] = narrow_to_fp16(high.x); k_frag[2] = narrow_to_fp16(low.x >> 16); k_frag[3] = narrow_to_fp16(high.x >> 16);
-            k_frag[4] = narrow_to_fp16(low.y); k_frag[5] = narrow_to_fp16(high.y); k_frag[6] = narrow_to_fp16(low.y >> 16); k_frag[7] = narrow_to_fp16(high.y >> 16);
-            k_frag[8] = narrow_to_fp16(low.z); k_frag[9] = narrow_to_fp16(high.z); k_frag[10] = narrow_to_fp16(low.z >> 16); k_frag[11] = narrow_to_fp16(high.z >> 16);
-            k_frag[12] = narrow_to_fp16(low.w); k_frag[13] = narrow_to_fp16(high.w); k_frag[14] = narrow_to_fp16(low.w >> 16); k_frag[15] = narrow_to_fp16(high.w >> 16);
+            k_frag[0] = narrow_to_fp16(low.x); k_frag[1] = narrow_to_fp16(high.x);
+            k_frag[2] = narrow_to_fp16(low.x >> 16); k_frag[3] = narrow_to_fp16(high.x >> 16);
+            k_frag[4] = narrow_to_fp16(low.y); k_frag[5] = narrow_to_fp16(high.y);
+            k_frag[6] = narrow_to_fp16(low.y >> 16); k_frag[7] = narrow_to_fp16(high.y >> 16);
+            k_frag[8] = narrow_to_fp16(low.z); k_frag[9] = narrow_to_fp16(high.z);
+            k_frag[10] = narrow_to_fp16(low.z >> 16); k_frag[11] = narrow_to_fp16(high.z >> 16);
+            k_frag[12] = narrow_to_fp16(low.w); k_frag[13] = narrow_to_fp16(high.w);
+            k_frag[14] = narrow_to_fp16(low.w >> 16); k_frag[15] = narrow_to_fp16(high.w >> 16);
           }
           {
             const uint4 low = load_shared_16(k_at + 8192 + k_chunk_1), high = load_shared_16(k_at + 9216 + k_chunk_1);
-            k_frag[16] = narrow_to_fp16(low.x); k_frag[17] = narrow_to_fp16(high.x); k_frag[18] = narrow_to_fp16(low.x >> 16); k_frag[19] = narrow_to_fp16(high.x >> 16);
-            k_frag[20] = narrow_to_fp16(low.y); k_frag[21] = narrow_to_fp16(high.y); k_frag[22] = narrow_to_fp16(low.y >> 16); k_frag[23] = narrow_to_fp16(high.y >> 16);
-            k_frag[24] = narrow_to_fp16(low.z); k_frag[25] = narrow_to_fp16(high.z); k_frag[26] = narrow_to_fp16(low.z >> 16); k_frag[27] = narrow_to_fp16(high.z >> 16);
-            k_frag[28] = narrow_to_fp16(low.w); k_frag[29] = narrow_to_fp16(high.w); k_frag[30] = narrow_to_fp16(low.w >> 16); k_frag[31] = narrow_to_fp16(high.w >> 16);
+            k_frag[16] = narrow_to_fp16(low.x); k_frag[17] = narrow_to_fp16(high.x);
+            k_frag[18] = narrow_to_fp16(low.x >> 16); k_frag[19] = narrow_to_fp16(high.x >> 16);
+            k_frag[20] = narrow_to_fp16(low.y); k_frag[21] = narrow_to_fp16(high.y);
+            k_frag[22] = narrow_to_fp16(low.y >> 16); k_frag[23] = narrow_to_fp16(high.y >> 16);
+            k_frag[24] = narrow_to_fp16(low.z); k_frag[25] = narrow_to_fp16(high.z);
+            k_frag[26] = narrow_to_fp16(low.z >> 16); k_frag[27] = narrow_to_fp16(high.z >> 16);
+            k_frag[28] = narrow_to_fp16(low.w); k_frag[29] = narrow_to_fp16(high.w);
+            k_frag[30] = narrow_to_fp16(low.w >> 16); k_frag[31] = narrow_to_fp16(high.w >> 16);
           }
-          const float k_scale_1_0 = load_shared_float(smem + 71680 + k_stage * 512 + 64 * warp + (lane >> 2) * 4 + 256), k_scale_1_1 = load_shared_float(smem + 71680 + k_stage * 512 + 64 * warp + (lane >> 2) * 4 + 288);
+          const float k_scale_1_0 = load_shared_float(smem + 71680 + k_stage * 512 + 64 * warp + (lane >> 2) * 4 + 256),
+              k_scale_1_1 = load_shared_float(smem + 71680 + k_stage * 512 + 64 * warp + (lane >> 2) * 4 + 288);
           wgmma_fence();
           wgmma_m64n8k16_rs_first(s_acc_1, k_frag[0], k_frag[1], k_frag[2], k_frag[3], descriptor(q_desc + 0, 0x40000040u));
           wgmma_m64n8k16_rs(s_acc_1, k_frag[4], k_frag[5], k_frag[6], k_frag[7], descriptor(q_desc + 2, 0x40000040u));
@@ -825,8 +849,12 @@ kiln_decode_fp8_d128_paged64_token_by_head_sm90a(const __grid_constant__ TensorM
           s_acc_1[3] *= k_scale_1_1;
           if ((n + 1) * 128 > clean_end) {
             // keys past the row's own position or the end of the sequence do not count
-            const int end_0 = min(s.sequence.seqlen_k, (s.m_block * 8 + 0 + 2 * (lane & 3)) / group + s.sequence.seqlen_k - s.sequence.seqlen_q + 1) - (n * 128) - (16 * warp + (lane >> 2));
-            const int end_1 = min(s.sequence.seqlen_k, (s.m_block * 8 + 1 + 2 * (lane & 3)) / group + s.sequence.seqlen_k - s.sequence.seqlen_q + 1) - (n * 128) - (16 * warp + (lane >> 2));
+            const int end_0 = min(s.sequence.seqlen_k,
+                (s.m_block * 8 + 0 + 2 * (lane & 3)) / group + s.sequence.seqlen_k - s.sequence.seqlen_q + 1) - (n * 128)
+                - (16 * warp + (lane >> 2));
+            const int end_1 = min(s.sequence.seqlen_k,
+                (s.m_block * 8 + 1 + 2 * (lane & 3)) / group + s.sequence.seqlen_k - s.sequence.seqlen_q + 1) - (n * 128)
+                - (16 * warp + (lane >> 2));
             if (0 >= end_0) s_acc_0[0] = -kInfinity; if (0 >= end_1) s_acc_0[1] = -kInfinity;
             if (8 >= end_0) s_acc_0[2] = -kInfinity; if (8 >= end_1) s_acc_0[3] = -kInfinity;
             if (64 >= end_0) s_acc_1[0] = -kInfinity; if (64 >= end_1) s_acc_1[1] = -kInfinity;
@@ -888,17 +916,25 @@ kiln_decode_fp8_d128_paged64_token_by_head_sm90a(const __grid_constant__ TensorM
           // P(n) = exp2(S' - max), and its row sums
           mbarrier_wait(mbar_v_full + v_stage * 8, v_phase);
           const int scaled_keys = s.sequence.seqlen_k - n * 128 - 16 * warp - (lane >> 2);
-          s_acc_0[0] = exp2_approx(fmaf(s_acc_0[0], factor, -base[0])); s_acc_0[2] = exp2_approx(fmaf(s_acc_0[2], factor, -base[0])); row_sum[0] += s_acc_0[0] + s_acc_0[2];
-          s_acc_0[1] = exp2_approx(fmaf(s_acc_0[1], factor, -base[1])); s_acc_0[3] = exp2_approx(fmaf(s_acc_0[3], factor, -base[1])); row_sum[1] += s_acc_0[1] + s_acc_0[3];
-          const float v_scale_0_0 = scaled_keys <= 0 ? 0.0f : load_shared_float(smem + 72704 + v_stage * 512 + 64 * warp + (lane >> 2) * 4 + 0), v_scale_0_1 = scaled_keys <= 8 ? 0.0f : load_shared_float(smem + 72704 + v_stage * 512 + 64 * warp + (lane >> 2) * 4 + 32);
+          s_acc_0[0] = exp2_approx(fmaf(s_acc_0[0], factor, -base[0]));
+          s_acc_0[2] = exp2_approx(fmaf(s_acc_0[2], factor, -base[0])); row_sum[0] += s_acc_0[0] + s_acc_0[2];
+          s_acc_0[1] = exp2_approx(fmaf(s_acc_0[1], factor, -base[1]));
+          s_acc_0[3] = exp2_approx(fmaf(s_acc_0[3], factor, -base[1])); row_sum[1] += s_acc_0[1] + s_acc_0[3];
+          const float v_scale_0_0 = scaled_keys <= 0 ? 0.0f
+              : load_shared_float(smem + 72704 + v_stage * 512 + 64 * warp + (lane >> 2) * 4 + 0),
+              v_scale_0_1 = scaled_keys <= 8 ? 0.0f : load_shared_float(smem + 72704 + v_stage * 512 + 64 * warp + (lane >> 2) * 4 + 32);
           s_acc_0[0] *= v_scale_0_0;
           s_acc_0[1] *= v_scale_0_0;
           s_acc_0[2] *= v_scale_0_1;
           s_acc_0[3] *= v_scale_0_1;
           stmatrix_x2_trans(smem_p + 0 + transposed_at, pack_fp16(s_acc_0[0], s_acc_0[1]), pack_fp16(s_acc_0[2], s_acc_0[3]));
-          s_acc_1[0] = exp2_approx(fmaf(s_acc_1[0], factor, -base[0])); s_acc_1[2] = exp2_approx(fmaf(s_acc_1[2], factor, -base[0])); row_sum[0] += s_acc_1[0] + s_acc_1[2];
-          s_acc_1[1] = exp2_approx(fmaf(s_acc_1[1], factor, -base[1])); s_acc_1[3] = exp2_approx(fmaf(s_acc_1[3], factor, -base[1])); row_sum[1] += s_acc_1[1] + s_acc_1[3];
-          const float v_scale_1_0 = scaled_keys <= 64 ? 0.0f : load_shared_float(smem + 72704 + v_stage * 512 + 64 * warp + (lane >> 2) * 4 + 256), v_scale_1_1 = scaled_keys <= 72 ? 0.0f : load_shared_float(smem + 72704 + v_stage * 512 + 64 * warp + (lane >> 2) * 4 + 288);
+          s_acc_1[0] = exp2_approx(fmaf(s_acc_1[0], factor, -base[0]));
+          s_acc_1[2] = exp2_approx(fmaf(s_acc_1[2], factor, -base[0])); row_sum[0] += s_acc_1[0] + s_acc_1[2];
+          s_acc_1[1] = exp2_approx(fmaf(s_acc_1[1], factor, -base[1]));
+          s_acc_1[3] = exp2_approx(fmaf(s_acc_1[3], factor, -base[1])); row_sum[1] += s_acc_1[1] + s_acc_1[3];
+          const float v_scale_1_0 = scaled_keys <= 64 ? 0.0f
+              : load_shared_float(smem + 72704 + v_stage * 512 + 64 * warp + (lane >> 2) * 4 + 256),
+              v_scale_1_1 = scaled_keys <= 72 ? 0.0f : load_shared_float(smem + 72704 + v_stage * 512 + 64 * warp + (lane >> 2) * 4 + 288);
           s_acc_1[0] *= v_scale_1_0;
           s_acc_1[1] *= v_scale_1_0;
           s_acc_1[2] *= v_scale_1_1;
@@ -1023,8 +1059,10 @@ kiln_decode_fp8_d128_paged64_token_by_head_sm90a(const __grid_constant__ TensorM
           *(float2*)(row_exchange + warp * 8 + 0 + 2 * lane) = make_float2(row_sum[0], row_sum[1]);
         }
         named_barrier_sync(1, 128);
-        row_sum[0] = row_exchange[0 + 2 * (lane & 3)] + row_exchange[8 + 2 * (lane & 3)] + row_exchange[16 + 2 * (lane & 3)] + row_exchange[24 + 2 * (lane & 3)];
-        row_sum[1] = row_exchange[1 + 2 * (lane & 3)] + row_exchange[9 + 2 * (lane & 3)] + row_exchange[17 + 2 * (lane & 3)] + row_exchange[25 + 2 * (lane & 3)];
+        row_sum[0] = row_exchange[0 + 2 * (lane & 3)] + row_exchange[8 + 2 * (lane & 3)] + row_exchange[16 + 2 * (lane & 3)]
+            + row_exchange[24 + 2 * (lane & 3)];
+        row_sum[1] = row_exchange[1 + 2 * (lane & 3)] + row_exchange[9 + 2 * (lane & 3)] + row_exchange[17 + 2 * (lane & 3)]
+            + row_exchange[25 + 2 * (lane & 3)];
 
         // ---- output
         bool odd = false;  // some column of O is not finite
@@ -1040,13 +1078,15 @@ kiln_decode_fp8_d128_paged64_token_by_head_sm90a(const __grid_constant__ TensorM
             const int packed = s.m_block * 8 + (0 + 2 * (lane & 3)), head = s.kv_head * group + packed % group;
             const float top = row_max[0] * (factor * 0.693147181f), sum = row_sum[0];
             inv_sum[0] = sum != 0.0f ? 1.0f / sum : 0.0f;
-            if (threadIdx.x < 4 && (0 + 2 * (lane & 3)) < rows) lse[(long long)head * total_q + s.sequence.q_start + packed / group] = sum != 0.0f ? top + log2_approx(sum) * 0.693147181f : -kInfinity;
+            if (threadIdx.x < 4 && (0 + 2 * (lane & 3)) < rows) lse[(long long)head * total_q + s.sequence.q_start
+                + packed / group] = sum != 0.0f ? top + log2_approx(sum) * 0.693147181f : -kInfinity;
           }
           {
             const int packed = s.m_block * 8 + (1 + 2 * (lane & 3)), head = s.kv_head * group + packed % group;
             const float top = row_max[1] * (factor * 0.693147181f), sum = row_sum[1];
             inv_sum[1] = sum != 0.0f ? 1.0f / sum : 0.0f;
-            if (threadIdx.x < 4 && (1 + 2 * (lane & 3)) < rows) lse[(long long)head * total_q + s.sequence.q_start + packed / group] = sum != 0.0f ? top + log2_approx(sum) * 0.693147181f : -kInfinity;
+            if (threadIdx.x < 4 && (1 + 2 * (lane & 3)) < rows) lse[(long long)head * total_q + s.sequence.q_start
+                + packed / group] = sum != 0.0f ? top + log2_approx(sum) * 0.693147181f : -kInfinity;
           }
           // a lane holds two neighbouring columns of a query row
           {
@@ -1065,11 +1105,13 @@ kiln_decode_fp8_d128_paged64_token_by_head_sm90a(const __grid_constant__ TensorM
           #pragma unroll 1
           for (int i = threadIdx.x; i < rows * 16; i += 128) {
             const int r = i / 16, c = i % 16, packed = s.m_block * 8 + r;
-            copy_16_bytes(o + (s.sequence.q_start + packed / group) * o_stride_seq + (s.kv_head * group + packed % group) * o_stride_head + 8 * c, smem_o + (c / 8) * 1024 + r * 128 + (((c % 8) ^ (r % 8)) << 4));
+            copy_16_bytes(o + (s.sequence.q_start + packed / group) * o_stride_seq + (s.kv_head * group + packed % group) * o_stride_head
+                + 8 * c, smem_o + (c / 8) * 1024 + r * 128 + (((c % 8) ^ (r % 8)) << 4));
           }
         } else {
           // this block's part
-          float* const part = workspace + ((range.cell * problem.team_heads + (int)block_id() % problem.team_heads) * 2ll + s.second_slot) * 1040;
+          float* const part = workspace + ((range.cell * problem.team_heads + (int)block_id() % problem.team_heads) * 2ll + s.second_slot)
+              * 1040;
           if (0 + 2 * (lane & 3) < rows) {
             float* const at = part + (0 + 2 * (lane & 3)) * 128 + 16 * warp + 2 * (lane >> 2);
             *(float2*)(at + 0) = make_float2(o_acc_0[0], o_acc_0[2]);
@@ -1090,7 +1132,8 @@ kiln_decode_fp8_d128_paged64_token_by_head_sm90a(const __grid_constant__ TensorM
             // the last block of the item adds the parts up, in order, and leaves the counter as it was found
             if (threadIdx.x == 0) item_counters[s.item] = 0;
             const long long stride = problem.team_heads * 2ll * 1040;
-            const float* const parts = workspace + (split.first_cell * problem.team_heads + (int)block_id() % problem.team_heads) * 2ll * 1040;
+            const float* const parts = workspace + (split.first_cell * problem.team_heads + (int)block_id() % problem.team_heads) * 2ll
+                * 1040;
             const int shift = split.first_second ? 1040 : 0;  // part 0 may be the second of its block
             #pragma unroll 1
             for (int r = warp; r < rows; r += 4) {
@@ -1126,7 +1169,8 @@ kiln_decode_fp8_d128_paged64_token_by_head_sm90a(const __grid_constant__ TensorM
                     const int packed = s.m_block * 8 + row, head = s.kv_head * group + packed % group;
                     const float top = all * (factor * 0.693147181f), sum = total;
                     inverse = sum != 0.0f ? 1.0f / sum : 0.0f;
-                    if (lane == 0 && row < rows) lse[(long long)head * total_q + s.sequence.q_start + packed / group] = sum != 0.0f ? top + log2_approx(sum) * 0.693147181f : -kInfinity;
+                    if (lane == 0 && row < rows) lse[(long long)head * total_q + s.sequence.q_start + packed / group] = sum != 0.0f ? top
+                        + log2_approx(sum) * 0.693147181f : -kInfinity;
                   }
                   weight = rescale_factor(first, all, factor);
                 }
@@ -1150,7 +1194,10 @@ kiln_decode_fp8_d128_paged64_token_by_head_sm90a(const __grid_constant__ TensorM
                     }
                     odd = odd || !(fmaf(sum.x, sum.y, sum.z * sum.w) * 0.0f == 0.0f);
                     const int packed = s.m_block * 8 + row;
-                    *(uint2*)(o + (s.sequence.q_start + packed / group) * o_stride_seq + (s.kv_head * group + packed % group) * o_stride_head + 4 * c) = make_uint2(pack_bf16(sum.x * row_inverse, sum.y * row_inverse), pack_bf16(sum.z * row_inverse, sum.w * row_inverse));
+                    *(uint2*)(o + (s.sequence.q_start + packed / group) * o_stride_seq
+                        + (s.kv_head * group + packed % group) * o_stride_head
+                        + 4 * c) = make_uint2(pack_bf16(sum.x * row_inverse, sum.y * row_inverse),
+                        pack_bf16(sum.z * row_inverse, sum.w * row_inverse));
                   }
                 }
               }
@@ -1172,24 +1219,32 @@ kiln_decode_fp8_d128_paged64_token_by_head_sm90a(const __grid_constant__ TensorM
             const int its_s_batch = s.batch;
             const int its_s_sequence_seqlen_q = s.sequence.seqlen_q;
             const auto again = [=]() __attribute__((noinline)) {
-            const int lane_32 = (int)thread_id() & 31, row_begin = same(its_s_m_block * 8 + min(warp * ((rows + 3) / 4), rows)), row_end = same(its_s_m_block * 8 + min((warp + 1) * ((rows + 3) / 4), rows));
+            const int lane_32 = (int)thread_id() & 31, row_begin = same(its_s_m_block * 8 + min(warp * ((rows + 3) / 4), rows)),
+                row_end = same(its_s_m_block * 8 + min((warp + 1) * ((rows + 3) / 4), rows));
             // the last key past some row's end, and the first one before some row's first, with a V that is not finite
             int highest = -1, lowest = 0x7fffffff;
             {
-              const int row = row_begin, last = same(min((its_s_sequence_first_tile + its_s_sequence_num_tiles) * 128, its_s_sequence_seqlen_k)) - 1;
+              const int row = row_begin, last = same(min((its_s_sequence_first_tile + its_s_sequence_num_tiles) * 128,
+                  its_s_sequence_seqlen_k)) - 1;
           #pragma unroll 1
-              for (int first = same(max(min(its_s_sequence_seqlen_k, (row / group + its_s_sequence_seqlen_k - its_s_sequence_seqlen_q) + 1), 0)); first <= last; first += 32) {
+              for (int first = same(max(min(its_s_sequence_seqlen_k, (row / group + its_s_sequence_seqlen_k - its_s_sequence_seqlen_q) + 1),
+                  0)); first <= last; first += 32) {
                 const int key = min(first + lane_32, last);
-                const int found = key < its_s_sequence_seqlen_k ? page_of(page_table, page_table_stride, num_pages, its_s_batch, key) : -1, page = max(found, 0);
-                highest = found < 0 || (finite_bytes((const u32*)(v + its_s_kv_head * v_stride_head + page * v_stride_page + ((key) % 64) * v_stride_seq), 32) && finite_floats(v_scale + page * v_scale_stride_page + (key) % 64 + its_s_kv_head * v_scale_stride_head, 1)) ? highest : key;
+                const int found = key < its_s_sequence_seqlen_k ? page_of(page_table, page_table_stride, num_pages, its_s_batch, key) : -1,
+                    page = max(found, 0);
+                highest = found < 0 || (finite_bytes((const u32*)(v + its_s_kv_head * v_stride_head + page * v_stride_page
+                    + (key % 64) * v_stride_seq), 32) && finite_floats(v_scale + page * v_scale_stride_page + key % 64
+                    + its_s_kv_head * v_scale_stride_head, 1)) ? highest : key;
               }
               highest = same(largest_of_lanes(highest));
             }
           #pragma unroll 1
             for (int row = row_begin; row < row_end; ++row) {
-              const int begin = same(0), end = same(min(its_s_sequence_seqlen_k, (row / group + its_s_sequence_seqlen_k - its_s_sequence_seqlen_q) + 1));
+              const int begin = same(0), end = same(min(its_s_sequence_seqlen_k,
+                  (row / group + its_s_sequence_seqlen_k - its_s_sequence_seqlen_q) + 1));
               if (highest < end && lowest >= begin) continue;
-              const u32* const query_words = (const u32*)(q + (its_s_sequence_q_start + row / group) * q_stride_seq + (its_s_kv_head * group + row % group) * q_stride_head);
+              const u32* const query_words = (const u32*)(q + (its_s_sequence_q_start + row / group) * q_stride_seq
+                  + (its_s_kv_head * group + row % group) * q_stride_head);
               float maximum = -kInfinity, sum = 0.0f, out[4];
           #pragma unroll
               for (int i = 0; i < 4; ++i) out[i] = 0.0f;
@@ -1200,14 +1255,16 @@ kiln_decode_fp8_d128_paged64_token_by_head_sm90a(const __grid_constant__ TensorM
                 float score[1] = {0.0f};
                 {
                   const int key = max(min(first + lane_32, end - 1), begin);
-                  const int found = key < its_s_sequence_seqlen_k ? page_of(page_table, page_table_stride, num_pages, its_s_batch, key) : -1, page = max(found, 0);
-                  const u16* const key_words = (const u16*)(k + its_s_kv_head * k_stride_head + page * k_stride_page + ((key) % 64) * k_stride_seq);
+                  const int found = key < its_s_sequence_seqlen_k ? page_of(page_table, page_table_stride, num_pages, its_s_batch, key)
+                      : -1, page = max(found, 0);
+                  const u16* const key_words = (const u16*)(k + its_s_kv_head * k_stride_head + page * k_stride_page
+                      + (key % 64) * k_stride_seq);
                   UNROLL_4
                   for (int i = 0; i < 64; ++i) {
                     score[0] = fmaf(low_half(query_words[i]), low_byte(key_words[i]), score[0]);
                     score[0] = fmaf(high_half(query_words[i]), high_byte(key_words[i]), score[0]);
                   }
-                  score[0] *= *(k_scale + page * k_scale_stride_page + (key) % 64 + its_s_kv_head * k_scale_stride_head);
+                  score[0] *= *(k_scale + page * k_scale_stride_page + key % 64 + its_s_kv_head * k_scale_stride_head);
                   score[0] = found < 0 ? 0.0f : score[0];
                   score[0] = key == first + lane_32 ? score[0] : -kInfinity;
                 }
@@ -1223,10 +1280,12 @@ kiln_decode_fp8_d128_paged64_token_by_head_sm90a(const __grid_constant__ TensorM
                 for (int j = 0; j < 32; ++j) {
                   const int key = max(min(first + j, end - 1), begin);
                   const float p = lane_float(weight, j);
-                  const int found = key < its_s_sequence_seqlen_k ? page_of(page_table, page_table_stride, num_pages, its_s_batch, key) : -1, page = max(found, 0);
+                  const int found = key < its_s_sequence_seqlen_k ? page_of(page_table, page_table_stride, num_pages, its_s_batch, key)
+                      : -1, page = max(found, 0);
                   const bool seen = found >= 0 && lane_float(score[0], j) != -kInfinity;
-                  const u16* const value_words = (const u16*)(v + its_s_kv_head * v_stride_head + page * v_stride_page + ((key) % 64) * v_stride_seq);
-                  const float* const value_scales = v_scale + page * v_scale_stride_page + (key) % 64 + its_s_kv_head * v_scale_stride_head;
+                  const u16* const value_words = (const u16*)(v + its_s_kv_head * v_stride_head + page * v_stride_page
+                      + (key % 64) * v_stride_seq);
+                  const float* const value_scales = v_scale + page * v_scale_stride_page + key % 64 + its_s_kv_head * v_scale_stride_head;
           #pragma unroll
                   for (int i = 0; i < 4; i += 2) {
                     u32 two = value_words[min(lane_32 + 16 * i, 63)];
@@ -1242,7 +1301,8 @@ kiln_decode_fp8_d128_paged64_token_by_head_sm90a(const __grid_constant__ TensorM
                 left = any_lane(finite);
               }
               const float inverse = sum == 0.0f ? 0.0f : rcp_approx(sum);
-              u16* const to = o + (its_s_sequence_q_start + row / group) * o_stride_seq + (its_s_kv_head * group + row % group) * o_stride_head;
+              u16* const to = o + (its_s_sequence_q_start + row / group) * o_stride_seq
+                  + (its_s_kv_head * group + row % group) * o_stride_head;
           #pragma unroll
               for (int i = 0; i < 4; i += 2) {
                 const int column = 2 * lane_32 + 32 * i;

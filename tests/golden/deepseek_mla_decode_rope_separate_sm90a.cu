@@ -472,7 +472,7 @@ kiln_deepseek_mla_decode_rope_separate_sm90a(const __grid_constant__ TensorMap k
   #else
   extern __shared__ __align__(1024) unsigned char smem_bytes[];
   const u32 smem = smem_address(smem_bytes);
-  const u32 smem_k = smem + 0, smem_v = smem + 0, smem_q = smem + 147456, smem_o = smem + 147456;
+  const u32 smem_k = smem, smem_v = smem, smem_q = smem + 147456, smem_o = smem + 147456;
   const u32 mbar_k_full = smem + 222976, mbar_k_empty = smem + 223008;
   const u32 mbar_v_empty = smem + 223008;
   const Problem problem = {cu_seqlens_q, seqlens_k, batch, heads_q, heads_kv, seqlen_q, key_capacity, team_heads, launch_before};
@@ -557,11 +557,16 @@ kiln_deepseek_mla_decode_rope_separate_sm90a(const __grid_constant__ TensorMap k
         __syncwarp();  // no lane looks a turn of the ring later, at the parity of the turn before
         if (lane == 0) mbarrier_arrive_expect_tx(mbar_k_full + k_stage * 16 + 8, 40960);
         if (lane == 0) {
-          tma_load(smem_k + k_stage * 73728 + 32768, &k_map, mbar_k_full + k_stage * 16 + 8, 256, 0, s.kv_head, page, 0x12F0000000000000ull);
-          tma_load(smem_k + k_stage * 73728 + 40960, &k_map, mbar_k_full + k_stage * 16 + 8, 320, 0, s.kv_head, page, 0x12F0000000000000ull);
-          tma_load(smem_k + k_stage * 73728 + 49152, &k_map, mbar_k_full + k_stage * 16 + 8, 384, 0, s.kv_head, page, 0x12F0000000000000ull);
-          tma_load(smem_k + k_stage * 73728 + 57344, &k_map, mbar_k_full + k_stage * 16 + 8, 448, 0, s.kv_head, page, 0x12F0000000000000ull);
-          tma_load(smem_k + k_stage * 73728 + 65536, &k_rope_map, mbar_k_full + k_stage * 16 + 8, 0, 0, s.kv_head, page, 0x12F0000000000000ull);
+          tma_load(smem_k + k_stage * 73728 + 32768, &k_map, mbar_k_full + k_stage * 16 + 8, 256, 0, s.kv_head, page,
+              0x12F0000000000000ull);
+          tma_load(smem_k + k_stage * 73728 + 40960, &k_map, mbar_k_full + k_stage * 16 + 8, 320, 0, s.kv_head, page,
+              0x12F0000000000000ull);
+          tma_load(smem_k + k_stage * 73728 + 49152, &k_map, mbar_k_full + k_stage * 16 + 8, 384, 0, s.kv_head, page,
+              0x12F0000000000000ull);
+          tma_load(smem_k + k_stage * 73728 + 57344, &k_map, mbar_k_full + k_stage * 16 + 8, 448, 0, s.kv_head, page,
+              0x12F0000000000000ull);
+          tma_load(smem_k + k_stage * 73728 + 65536, &k_rope_map, mbar_k_full + k_stage * 16 + 8, 0, 0, s.kv_head, page,
+              0x12F0000000000000ull);
         }
         k_phase ^= k_stage; k_stage ^= 1;
       }
@@ -601,7 +606,8 @@ kiln_deepseek_mla_decode_rope_separate_sm90a(const __grid_constant__ TensorMap k
         const int r = 8 * round + thread / 32;
         const int packed = s.m_block * 64 + r, position = packed / group;
         const u32 row = smem_q + r * 128 + (of_lane / 8) * 8192 + (((of_lane ^ r) % 8) << 4);
-        const u16* const from = q + (s.sequence.q_start + position) * q_stride_seq + (s.kv_head * group + packed % group) * q_stride_head + 8 * of_lane;
+        const u16* const from = q + (s.sequence.q_start + position) * q_stride_seq + (s.kv_head * group + packed % group) * q_stride_head
+            + 8 * of_lane;
         if (r < rows) {
           copy_async_16(row + 0, from + 0);
           copy_async_16(row + 32768, from + 256);
@@ -649,7 +655,8 @@ kiln_deepseek_mla_decode_rope_separate_sm90a(const __grid_constant__ TensorMap k
       o_acc[116] = o_acc[117] = o_acc[118] = o_acc[119] = 0.0f;
       o_acc[120] = o_acc[121] = o_acc[122] = o_acc[123] = 0.0f;
       o_acc[124] = o_acc[125] = o_acc[126] = o_acc[127] = 0.0f;
-      const int clean_end = min(s.sequence.seqlen_k, (s.sequence.seqlen_k - s.sequence.seqlen_q + s.m_block * 64 / group) + 1);  // keys before it are hidden from no row by their end
+      // keys before it are hidden from no row by their end
+      const int clean_end = min(s.sequence.seqlen_k, (s.sequence.seqlen_k - s.sequence.seqlen_q + s.m_block * 64 / group) + 1);
       // what only the item's end asks for waits in shared memory: products take all registers
       volatile int* const kept = (volatile int*)(smem_bytes + 222208) + threadIdx.x / 32 * 24;
       if (lane == 0) {
@@ -754,8 +761,12 @@ kiln_deepseek_mla_decode_rope_separate_sm90a(const __grid_constant__ TensorMap k
             }
             if ((n + 1) * 64 > clean_end) {
               // keys past the row's own position or the end of the sequence do not count
-              const int end_0 = min(s.sequence.seqlen_k, (s.m_block * 64 + 16 * warp + 0 + (lane >> 2)) / group + s.sequence.seqlen_k - s.sequence.seqlen_q + 1) - (n * 64) - 2 * (lane & 3);
-              const int end_1 = min(s.sequence.seqlen_k, (s.m_block * 64 + 16 * warp + 8 + (lane >> 2)) / group + s.sequence.seqlen_k - s.sequence.seqlen_q + 1) - (n * 64) - 2 * (lane & 3);
+              const int end_0 = min(s.sequence.seqlen_k,
+                  (s.m_block * 64 + 16 * warp + 0 + (lane >> 2)) / group + s.sequence.seqlen_k - s.sequence.seqlen_q + 1) - (n * 64)
+                  - 2 * (lane & 3);
+              const int end_1 = min(s.sequence.seqlen_k,
+                  (s.m_block * 64 + 16 * warp + 8 + (lane >> 2)) / group + s.sequence.seqlen_k - s.sequence.seqlen_q + 1) - (n * 64)
+                  - 2 * (lane & 3);
               if (0 >= end_0) s_acc[0] = -kInfinity; if (1 >= end_0) s_acc[1] = -kInfinity;
               if (0 >= end_1) s_acc[2] = -kInfinity; if (1 >= end_1) s_acc[3] = -kInfinity;
               if (8 >= end_0) s_acc[4] = -kInfinity; if (9 >= end_0) s_acc[5] = -kInfinity;
@@ -774,13 +785,20 @@ kiln_deepseek_mla_decode_rope_separate_sm90a(const __grid_constant__ TensorMap k
               if (56 >= end_1) s_acc[30] = -kInfinity; if (57 >= end_1) s_acc[31] = -kInfinity;
             }
             float max_0a = s_acc[0], max_0b = s_acc[1], max_1a = s_acc[2], max_1b = s_acc[3];
-            max_0a = fmaxf(max_0a, s_acc[4]); max_0b = fmaxf(max_0b, s_acc[5]); max_1a = fmaxf(max_1a, s_acc[6]); max_1b = fmaxf(max_1b, s_acc[7]);
-            max_0a = fmaxf(max_0a, s_acc[8]); max_0b = fmaxf(max_0b, s_acc[9]); max_1a = fmaxf(max_1a, s_acc[10]); max_1b = fmaxf(max_1b, s_acc[11]);
-            max_0a = fmaxf(max_0a, s_acc[12]); max_0b = fmaxf(max_0b, s_acc[13]); max_1a = fmaxf(max_1a, s_acc[14]); max_1b = fmaxf(max_1b, s_acc[15]);
-            max_0a = fmaxf(max_0a, s_acc[16]); max_0b = fmaxf(max_0b, s_acc[17]); max_1a = fmaxf(max_1a, s_acc[18]); max_1b = fmaxf(max_1b, s_acc[19]);
-            max_0a = fmaxf(max_0a, s_acc[20]); max_0b = fmaxf(max_0b, s_acc[21]); max_1a = fmaxf(max_1a, s_acc[22]); max_1b = fmaxf(max_1b, s_acc[23]);
-            max_0a = fmaxf(max_0a, s_acc[24]); max_0b = fmaxf(max_0b, s_acc[25]); max_1a = fmaxf(max_1a, s_acc[26]); max_1b = fmaxf(max_1b, s_acc[27]);
-            max_0a = fmaxf(max_0a, s_acc[28]); max_0b = fmaxf(max_0b, s_acc[29]); max_1a = fmaxf(max_1a, s_acc[30]); max_1b = fmaxf(max_1b, s_acc[31]);
+            max_0a = fmaxf(max_0a, s_acc[4]); max_0b = fmaxf(max_0b, s_acc[5]);
+            max_1a = fmaxf(max_1a, s_acc[6]); max_1b = fmaxf(max_1b, s_acc[7]);
+            max_0a = fmaxf(max_0a, s_acc[8]); max_0b = fmaxf(max_0b, s_acc[9]);
+            max_1a = fmaxf(max_1a, s_acc[10]); max_1b = fmaxf(max_1b, s_acc[11]);
+            max_0a = fmaxf(max_0a, s_acc[12]); max_0b = fmaxf(max_0b, s_acc[13]);
+            max_1a = fmaxf(max_1a, s_acc[14]); max_1b = fmaxf(max_1b, s_acc[15]);
+            max_0a = fmaxf(max_0a, s_acc[16]); max_0b = fmaxf(max_0b, s_acc[17]);
+            max_1a = fmaxf(max_1a, s_acc[18]); max_1b = fmaxf(max_1b, s_acc[19]);
+            max_0a = fmaxf(max_0a, s_acc[20]); max_0b = fmaxf(max_0b, s_acc[21]);
+            max_1a = fmaxf(max_1a, s_acc[22]); max_1b = fmaxf(max_1b, s_acc[23]);
+            max_0a = fmaxf(max_0a, s_acc[24]); max_0b = fmaxf(max_0b, s_acc[25]);
+            max_1a = fmaxf(max_1a, s_acc[26]); max_1b = fmaxf(max_1b, s_acc[27]);
+            max_0a = fmaxf(max_0a, s_acc[28]); max_0b = fmaxf(max_0b, s_acc[29]);
+            max_1a = fmaxf(max_1a, s_acc[30]); max_1b = fmaxf(max_1b, s_acc[31]);
             float max_0 = fmaxf(max_0a, max_0b), max_1 = fmaxf(max_1a, max_1b);
             max_0 = fmaxf(max_0, __shfl_xor_sync(0xffffffffu, max_0, 1)); max_1 = fmaxf(max_1, __shfl_xor_sync(0xffffffffu, max_1, 1));
             max_0 = fmaxf(max_0, __shfl_xor_sync(0xffffffffu, max_0, 2)); max_1 = fmaxf(max_1, __shfl_xor_sync(0xffffffffu, max_1, 2));
@@ -1045,8 +1063,12 @@ kiln_deepseek_mla_decode_rope_separate_sm90a(const __grid_constant__ TensorMap k
             }
             if ((n + 1) * 64 > clean_end) {
               // keys past the row's own position or the end of the sequence do not count
-              const int end_0 = min(s.sequence.seqlen_k, (s.m_block * 64 + 16 * warp + 0 + (lane >> 2)) / group + s.sequence.seqlen_k - s.sequence.seqlen_q + 1) - (n * 64) - 2 * (lane & 3);
-              const int end_1 = min(s.sequence.seqlen_k, (s.m_block * 64 + 16 * warp + 8 + (lane >> 2)) / group + s.sequence.seqlen_k - s.sequence.seqlen_q + 1) - (n * 64) - 2 * (lane & 3);
+              const int end_0 = min(s.sequence.seqlen_k,
+                  (s.m_block * 64 + 16 * warp + 0 + (lane >> 2)) / group + s.sequence.seqlen_k - s.sequence.seqlen_q + 1) - (n * 64)
+                  - 2 * (lane & 3);
+              const int end_1 = min(s.sequence.seqlen_k,
+                  (s.m_block * 64 + 16 * warp + 8 + (lane >> 2)) / group + s.sequence.seqlen_k - s.sequence.seqlen_q + 1) - (n * 64)
+                  - 2 * (lane & 3);
               if (0 >= end_0) s_acc[0] = -kInfinity; if (1 >= end_0) s_acc[1] = -kInfinity;
               if (0 >= end_1) s_acc[2] = -kInfinity; if (1 >= end_1) s_acc[3] = -kInfinity;
               if (8 >= end_0) s_acc[4] = -kInfinity; if (9 >= end_0) s_acc[5] = -kInfinity;
@@ -1065,13 +1087,20 @@ kiln_deepseek_mla_decode_rope_separate_sm90a(const __grid_constant__ TensorMap k
               if (56 >= end_1) s_acc[30] = -kInfinity; if (57 >= end_1) s_acc[31] = -kInfinity;
             }
             float max_0a = s_acc[0], max_0b = s_acc[1], max_1a = s_acc[2], max_1b = s_acc[3];
-            max_0a = fmaxf(max_0a, s_acc[4]); max_0b = fmaxf(max_0b, s_acc[5]); max_1a = fmaxf(max_1a, s_acc[6]); max_1b = fmaxf(max_1b, s_acc[7]);
-            max_0a = fmaxf(max_0a, s_acc[8]); max_0b = fmaxf(max_0b, s_acc[9]); max_1a = fmaxf(max_1a, s_acc[10]); max_1b = fmaxf(max_1b, s_acc[11]);
-            max_0a = fmaxf(max_0a, s_acc[12]); max_0b = fmaxf(max_0b, s_acc[13]); max_1a = fmaxf(max_1a, s_acc[14]); max_1b = fmaxf(max_1b, s_acc[15]);
-            max_0a = fmaxf(max_0a, s_acc[16]); max_0b = fmaxf(max_0b, s_acc[17]); max_1a = fmaxf(max_1a, s_acc[18]); max_1b = fmaxf(max_1b, s_acc[19]);
-            max_0a = fmaxf(max_0a, s_acc[20]); max_0b = fmaxf(max_0b, s_acc[21]); max_1a = fmaxf(max_1a, s_acc[22]); max_1b = fmaxf(max_1b, s_acc[23]);
-            max_0a = fmaxf(max_0a, s_acc[24]); max_0b = fmaxf(max_0b, s_acc[25]); max_1a = fmaxf(max_1a, s_acc[26]); max_1b = fmaxf(max_1b, s_acc[27]);
-            max_0a = fmaxf(max_0a, s_acc[28]); max_0b = fmaxf(max_0b, s_acc[29]); max_1a = fmaxf(max_1a, s_acc[30]); max_1b = fmaxf(max_1b, s_acc[31]);
+            max_0a = fmaxf(max_0a, s_acc[4]); max_0b = fmaxf(max_0b, s_acc[5]);
+            max_1a = fmaxf(max_1a, s_acc[6]); max_1b = fmaxf(max_1b, s_acc[7]);
+            max_0a = fmaxf(max_0a, s_acc[8]); max_0b = fmaxf(max_0b, s_acc[9]);
+            max_1a = fmaxf(max_1a, s_acc[10]); max_1b = fmaxf(max_1b, s_acc[11]);
+            max_0a = fmaxf(max_0a, s_acc[12]); max_0b = fmaxf(max_0b, s_acc[13]);
+            max_1a = fmaxf(max_1a, s_acc[14]); max_1b = fmaxf(max_1b, s_acc[15]);
+            max_0a = fmaxf(max_0a, s_acc[16]); max_0b = fmaxf(max_0b, s_acc[17]);
+            max_1a = fmaxf(max_1a, s_acc[18]); max_1b = fmaxf(max_1b, s_acc[19]);
+            max_0a = fmaxf(max_0a, s_acc[20]); max_0b = fmaxf(max_0b, s_acc[21]);
+            max_1a = fmaxf(max_1a, s_acc[22]); max_1b = fmaxf(max_1b, s_acc[23]);
+            max_0a = fmaxf(max_0a, s_acc[24]); max_0b = fmaxf(max_0b, s_acc[25]);
+            max_1a = fmaxf(max_1a, s_acc[26]); max_1b = fmaxf(max_1b, s_acc[27]);
+            max_0a = fmaxf(max_0a, s_acc[28]); max_0b = fmaxf(max_0b, s_acc[29]);
+            max_1a = fmaxf(max_1a, s_acc[30]); max_1b = fmaxf(max_1b, s_acc[31]);
             float max_0 = fmaxf(max_0a, max_0b), max_1 = fmaxf(max_1a, max_1b);
             max_0 = fmaxf(max_0, __shfl_xor_sync(0xffffffffu, max_0, 1)); max_1 = fmaxf(max_1, __shfl_xor_sync(0xffffffffu, max_1, 1));
             max_0 = fmaxf(max_0, __shfl_xor_sync(0xffffffffu, max_0, 2)); max_1 = fmaxf(max_1, __shfl_xor_sync(0xffffffffu, max_1, 2));
@@ -1275,8 +1304,12 @@ kiln_deepseek_mla_decode_rope_separate_sm90a(const __grid_constant__ TensorMap k
           }
           if ((n + 1) * 64 > clean_end) {
             // keys past the row's own position or the end of the sequence do not count
-            const int end_0 = min(s.sequence.seqlen_k, (s.m_block * 64 + 16 * warp + 0 + (lane >> 2)) / group + s.sequence.seqlen_k - s.sequence.seqlen_q + 1) - (n * 64) - 2 * (lane & 3);
-            const int end_1 = min(s.sequence.seqlen_k, (s.m_block * 64 + 16 * warp + 8 + (lane >> 2)) / group + s.sequence.seqlen_k - s.sequence.seqlen_q + 1) - (n * 64) - 2 * (lane & 3);
+            const int end_0 = min(s.sequence.seqlen_k,
+                (s.m_block * 64 + 16 * warp + 0 + (lane >> 2)) / group + s.sequence.seqlen_k - s.sequence.seqlen_q + 1) - (n * 64)
+                - 2 * (lane & 3);
+            const int end_1 = min(s.sequence.seqlen_k,
+                (s.m_block * 64 + 16 * warp + 8 + (lane >> 2)) / group + s.sequence.seqlen_k - s.sequence.seqlen_q + 1) - (n * 64)
+                - 2 * (lane & 3);
             if (0 >= end_0) s_acc[0] = -kInfinity; if (1 >= end_0) s_acc[1] = -kInfinity;
             if (0 >= end_1) s_acc[2] = -kInfinity; if (1 >= end_1) s_acc[3] = -kInfinity;
             if (8 >= end_0) s_acc[4] = -kInfinity; if (9 >= end_0) s_acc[5] = -kInfinity;
@@ -1295,13 +1328,20 @@ kiln_deepseek_mla_decode_rope_separate_sm90a(const __grid_constant__ TensorMap k
             if (56 >= end_1) s_acc[30] = -kInfinity; if (57 >= end_1) s_acc[31] = -kInfinity;
           }
           float max_0a = s_acc[0], max_0b = s_acc[1], max_1a = s_acc[2], max_1b = s_acc[3];
-          max_0a = fmaxf(max_0a, s_acc[4]); max_0b = fmaxf(max_0b, s_acc[5]); max_1a = fmaxf(max_1a, s_acc[6]); max_1b = fmaxf(max_1b, s_acc[7]);
-          max_0a = fmaxf(max_0a, s_acc[8]); max_0b = fmaxf(max_0b, s_acc[9]); max_1a = fmaxf(max_1a, s_acc[10]); max_1b = fmaxf(max_1b, s_acc[11]);
-          max_0a = fmaxf(max_0a, s_acc[12]); max_0b = fmaxf(max_0b, s_acc[13]); max_1a = fmaxf(max_1a, s_acc[14]); max_1b = fmaxf(max_1b, s_acc[15]);
-          max_0a = fmaxf(max_0a, s_acc[16]); max_0b = fmaxf(max_0b, s_acc[17]); max_1a = fmaxf(max_1a, s_acc[18]); max_1b = fmaxf(max_1b, s_acc[19]);
-          max_0a = fmaxf(max_0a, s_acc[20]); max_0b = fmaxf(max_0b, s_acc[21]); max_1a = fmaxf(max_1a, s_acc[22]); max_1b = fmaxf(max_1b, s_acc[23]);
-          max_0a = fmaxf(max_0a, s_acc[24]); max_0b = fmaxf(max_0b, s_acc[25]); max_1a = fmaxf(max_1a, s_acc[26]); max_1b = fmaxf(max_1b, s_acc[27]);
-          max_0a = fmaxf(max_0a, s_acc[28]); max_0b = fmaxf(max_0b, s_acc[29]); max_1a = fmaxf(max_1a, s_acc[30]); max_1b = fmaxf(max_1b, s_acc[31]);
+          max_0a = fmaxf(max_0a, s_acc[4]); max_0b = fmaxf(max_0b, s_acc[5]);
+          max_1a = fmaxf(max_1a, s_acc[6]); max_1b = fmaxf(max_1b, s_acc[7]);
+          max_0a = fmaxf(max_0a, s_acc[8]); max_0b = fmaxf(max_0b, s_acc[9]);
+          max_1a = fmaxf(max_1a, s_acc[10]); max_1b = fmaxf(max_1b, s_acc[11]);
+          max_0a = fmaxf(max_0a, s_acc[12]); max_0b = fmaxf(max_0b, s_acc[13]);
+          max_1a = fmaxf(max_1a, s_acc[14]); max_1b = fmaxf(max_1b, s_acc[15]);
+          max_0a = fmaxf(max_0a, s_acc[16]); max_0b = fmaxf(max_0b, s_acc[17]);
+          max_1a = fmaxf(max_1a, s_acc[18]); max_1b = fmaxf(max_1b, s_acc[19]);
+          max_0a = fmaxf(max_0a, s_acc[20]); max_0b = fmaxf(max_0b, s_acc[21]);
+          max_1a = fmaxf(max_1a, s_acc[22]); max_1b = fmaxf(max_1b, s_acc[23]);
+          max_0a = fmaxf(max_0a, s_acc[24]); max_0b = fmaxf(max_0b, s_acc[25]);
+          max_1a = fmaxf(max_1a, s_acc[26]); max_1b = fmaxf(max_1b, s_acc[27]);
+          max_0a = fmaxf(max_0a, s_acc[28]); max_0b = fmaxf(max_0b, s_acc[29]);
+          max_1a = fmaxf(max_1a, s_acc[30]); max_1b = fmaxf(max_1b, s_acc[31]);
           float max_0 = fmaxf(max_0a, max_0b), max_1 = fmaxf(max_1a, max_1b);
           max_0 = fmaxf(max_0, __shfl_xor_sync(0xffffffffu, max_0, 1)); max_1 = fmaxf(max_1, __shfl_xor_sync(0xffffffffu, max_1, 1));
           max_0 = fmaxf(max_0, __shfl_xor_sync(0xffffffffu, max_0, 2)); max_1 = fmaxf(max_1, __shfl_xor_sync(0xffffffffu, max_1, 2));
@@ -1566,8 +1606,12 @@ kiln_deepseek_mla_decode_rope_separate_sm90a(const __grid_constant__ TensorMap k
             }
             if ((n + 1) * 64 > clean_end) {
               // keys past the row's own position or the end of the sequence do not count
-              const int end_0 = min(s.sequence.seqlen_k, (s.m_block * 64 + 16 * warp + 0 + (lane >> 2)) / group + s.sequence.seqlen_k - s.sequence.seqlen_q + 1) - (n * 64) - 2 * (lane & 3);
-              const int end_1 = min(s.sequence.seqlen_k, (s.m_block * 64 + 16 * warp + 8 + (lane >> 2)) / group + s.sequence.seqlen_k - s.sequence.seqlen_q + 1) - (n * 64) - 2 * (lane & 3);
+              const int end_0 = min(s.sequence.seqlen_k,
+                  (s.m_block * 64 + 16 * warp + 0 + (lane >> 2)) / group + s.sequence.seqlen_k - s.sequence.seqlen_q + 1) - (n * 64)
+                  - 2 * (lane & 3);
+              const int end_1 = min(s.sequence.seqlen_k,
+                  (s.m_block * 64 + 16 * warp + 8 + (lane >> 2)) / group + s.sequence.seqlen_k - s.sequence.seqlen_q + 1) - (n * 64)
+                  - 2 * (lane & 3);
               if (0 >= end_0) s_acc[0] = -kInfinity; if (1 >= end_0) s_acc[1] = -kInfinity;
               if (0 >= end_1) s_acc[2] = -kInfinity; if (1 >= end_1) s_acc[3] = -kInfinity;
               if (8 >= end_0) s_acc[4] = -kInfinity; if (9 >= end_0) s_acc[5] = -kInfinity;
@@ -1586,13 +1630,20 @@ kiln_deepseek_mla_decode_rope_separate_sm90a(const __grid_constant__ TensorMap k
               if (56 >= end_1) s_acc[30] = -kInfinity; if (57 >= end_1) s_acc[31] = -kInfinity;
             }
             float max_0a = s_acc[0], max_0b = s_acc[1], max_1a = s_acc[2], max_1b = s_acc[3];
-            max_0a = fmaxf(max_0a, s_acc[4]); max_0b = fmaxf(max_0b, s_acc[5]); max_1a = fmaxf(max_1a, s_acc[6]); max_1b = fmaxf(max_1b, s_acc[7]);
-            max_0a = fmaxf(max_0a, s_acc[8]); max_0b = fmaxf(max_0b, s_acc[9]); max_1a = fmaxf(max_1a, s_acc[10]); max_1b = fmaxf(max_1b, s_acc[11]);
-            max_0a = fmaxf(max_0a, s_acc[12]); max_0b = fmaxf(max_0b, s_acc[13]); max_1a = fmaxf(max_1a, s_acc[14]); max_1b = fmaxf(max_1b, s_acc[15]);
-            max_0a = fmaxf(max_0a, s_acc[16]); max_0b = fmaxf(max_0b, s_acc[17]); max_1a = fmaxf(max_1a, s_acc[18]); max_1b = fmaxf(max_1b, s_acc[19]);
-            max_0a = fmaxf(max_0a, s_acc[20]); max_0b = fmaxf(max_0b, s_acc[21]); max_1a = fmaxf(max_1a, s_acc[22]); max_1b = fmaxf(max_1b, s_acc[23]);
-            max_0a = fmaxf(max_0a, s_acc[24]); max_0b = fmaxf(max_0b, s_acc[25]); max_1a = fmaxf(max_1a, s_acc[26]); max_1b = fmaxf(max_1b, s_acc[27]);
-            max_0a = fmaxf(max_0a, s_acc[28]); max_0b = fmaxf(max_0b, s_acc[29]); max_1a = fmaxf(max_1a, s_acc[30]); max_1b = fmaxf(max_1b, s_acc[31]);
+            max_0a = fmaxf(max_0a, s_acc[4]); max_0b = fmaxf(max_0b, s_acc[5]);
+            max_1a = fmaxf(max_1a, s_acc[6]); max_1b = fmaxf(max_1b, s_acc[7]);
+            max_0a = fmaxf(max_0a, s_acc[8]); max_0b = fmaxf(max_0b, s_acc[9]);
+            max_1a = fmaxf(max_1a, s_acc[10]); max_1b = fmaxf(max_1b, s_acc[11]);
+            max_0a = fmaxf(max_0a, s_acc[12]); max_0b = fmaxf(max_0b, s_acc[13]);
+            max_1a = fmaxf(max_1a, s_acc[14]); max_1b = fmaxf(max_1b, s_acc[15]);
+            max_0a = fmaxf(max_0a, s_acc[16]); max_0b = fmaxf(max_0b, s_acc[17]);
+            max_1a = fmaxf(max_1a, s_acc[18]); max_1b = fmaxf(max_1b, s_acc[19]);
+            max_0a = fmaxf(max_0a, s_acc[20]); max_0b = fmaxf(max_0b, s_acc[21]);
+            max_1a = fmaxf(max_1a, s_acc[22]); max_1b = fmaxf(max_1b, s_acc[23]);
+            max_0a = fmaxf(max_0a, s_acc[24]); max_0b = fmaxf(max_0b, s_acc[25]);
+            max_1a = fmaxf(max_1a, s_acc[26]); max_1b = fmaxf(max_1b, s_acc[27]);
+            max_0a = fmaxf(max_0a, s_acc[28]); max_0b = fmaxf(max_0b, s_acc[29]);
+            max_1a = fmaxf(max_1a, s_acc[30]); max_1b = fmaxf(max_1b, s_acc[31]);
             float max_0 = fmaxf(max_0a, max_0b), max_1 = fmaxf(max_1a, max_1b);
             max_0 = fmaxf(max_0, __shfl_xor_sync(0xffffffffu, max_0, 1)); max_1 = fmaxf(max_1, __shfl_xor_sync(0xffffffffu, max_1, 1));
             max_0 = fmaxf(max_0, __shfl_xor_sync(0xffffffffu, max_0, 2)); max_1 = fmaxf(max_1, __shfl_xor_sync(0xffffffffu, max_1, 2));
@@ -1857,8 +1908,12 @@ kiln_deepseek_mla_decode_rope_separate_sm90a(const __grid_constant__ TensorMap k
             }
             if ((n + 1) * 64 > clean_end) {
               // keys past the row's own position or the end of the sequence do not count
-              const int end_0 = min(s.sequence.seqlen_k, (s.m_block * 64 + 16 * warp + 0 + (lane >> 2)) / group + s.sequence.seqlen_k - s.sequence.seqlen_q + 1) - (n * 64) - 2 * (lane & 3);
-              const int end_1 = min(s.sequence.seqlen_k, (s.m_block * 64 + 16 * warp + 8 + (lane >> 2)) / group + s.sequence.seqlen_k - s.sequence.seqlen_q + 1) - (n * 64) - 2 * (lane & 3);
+              const int end_0 = min(s.sequence.seqlen_k,
+                  (s.m_block * 64 + 16 * warp + 0 + (lane >> 2)) / group + s.sequence.seqlen_k - s.sequence.seqlen_q + 1) - (n * 64)
+                  - 2 * (lane & 3);
+              const int end_1 = min(s.sequence.seqlen_k,
+                  (s.m_block * 64 + 16 * warp + 8 + (lane >> 2)) / group + s.sequence.seqlen_k - s.sequence.seqlen_q + 1) - (n * 64)
+                  - 2 * (lane & 3);
               if (0 >= end_0) s_acc[0] = -kInfinity; if (1 >= end_0) s_acc[1] = -kInfinity;
               if (0 >= end_1) s_acc[2] = -kInfinity; if (1 >= end_1) s_acc[3] = -kInfinity;
               if (8 >= end_0) s_acc[4] = -kInfinity; if (9 >= end_0) s_acc[5] = -kInfinity;
@@ -1877,13 +1932,20 @@ kiln_deepseek_mla_decode_rope_separate_sm90a(const __grid_constant__ TensorMap k
               if (56 >= end_1) s_acc[30] = -kInfinity; if (57 >= end_1) s_acc[31] = -kInfinity;
             }
             float max_0a = s_acc[0], max_0b = s_acc[1], max_1a = s_acc[2], max_1b = s_acc[3];
-            max_0a = fmaxf(max_0a, s_acc[4]); max_0b = fmaxf(max_0b, s_acc[5]); max_1a = fmaxf(max_1a, s_acc[6]); max_1b = fmaxf(max_1b, s_acc[7]);
-            max_0a = fmaxf(max_0a, s_acc[8]); max_0b = fmaxf(max_0b, s_acc[9]); max_1a = fmaxf(max_1a, s_acc[10]); max_1b = fmaxf(max_1b, s_acc[11]);
-            max_0a = fmaxf(max_0a, s_acc[12]); max_0b = fmaxf(max_0b, s_acc[13]); max_1a = fmaxf(max_1a, s_acc[14]); max_1b = fmaxf(max_1b, s_acc[15]);
-            max_0a = fmaxf(max_0a, s_acc[16]); max_0b = fmaxf(max_0b, s_acc[17]); max_1a = fmaxf(max_1a, s_acc[18]); max_1b = fmaxf(max_1b, s_acc[19]);
-            max_0a = fmaxf(max_0a, s_acc[20]); max_0b = fmaxf(max_0b, s_acc[21]); max_1a = fmaxf(max_1a, s_acc[22]); max_1b = fmaxf(max_1b, s_acc[23]);
-            max_0a = fmaxf(max_0a, s_acc[24]); max_0b = fmaxf(max_0b, s_acc[25]); max_1a = fmaxf(max_1a, s_acc[26]); max_1b = fmaxf(max_1b, s_acc[27]);
-            max_0a = fmaxf(max_0a, s_acc[28]); max_0b = fmaxf(max_0b, s_acc[29]); max_1a = fmaxf(max_1a, s_acc[30]); max_1b = fmaxf(max_1b, s_acc[31]);
+            max_0a = fmaxf(max_0a, s_acc[4]); max_0b = fmaxf(max_0b, s_acc[5]);
+            max_1a = fmaxf(max_1a, s_acc[6]); max_1b = fmaxf(max_1b, s_acc[7]);
+            max_0a = fmaxf(max_0a, s_acc[8]); max_0b = fmaxf(max_0b, s_acc[9]);
+            max_1a = fmaxf(max_1a, s_acc[10]); max_1b = fmaxf(max_1b, s_acc[11]);
+            max_0a = fmaxf(max_0a, s_acc[12]); max_0b = fmaxf(max_0b, s_acc[13]);
+            max_1a = fmaxf(max_1a, s_acc[14]); max_1b = fmaxf(max_1b, s_acc[15]);
+            max_0a = fmaxf(max_0a, s_acc[16]); max_0b = fmaxf(max_0b, s_acc[17]);
+            max_1a = fmaxf(max_1a, s_acc[18]); max_1b = fmaxf(max_1b, s_acc[19]);
+            max_0a = fmaxf(max_0a, s_acc[20]); max_0b = fmaxf(max_0b, s_acc[21]);
+            max_1a = fmaxf(max_1a, s_acc[22]); max_1b = fmaxf(max_1b, s_acc[23]);
+            max_0a = fmaxf(max_0a, s_acc[24]); max_0b = fmaxf(max_0b, s_acc[25]);
+            max_1a = fmaxf(max_1a, s_acc[26]); max_1b = fmaxf(max_1b, s_acc[27]);
+            max_0a = fmaxf(max_0a, s_acc[28]); max_0b = fmaxf(max_0b, s_acc[29]);
+            max_1a = fmaxf(max_1a, s_acc[30]); max_1b = fmaxf(max_1b, s_acc[31]);
             float max_0 = fmaxf(max_0a, max_0b), max_1 = fmaxf(max_1a, max_1b);
             max_0 = fmaxf(max_0, __shfl_xor_sync(0xffffffffu, max_0, 1)); max_1 = fmaxf(max_1, __shfl_xor_sync(0xffffffffu, max_1, 1));
             max_0 = fmaxf(max_0, __shfl_xor_sync(0xffffffffu, max_0, 2)); max_1 = fmaxf(max_1, __shfl_xor_sync(0xffffffffu, max_1, 2));
@@ -2116,42 +2178,78 @@ kiln_deepseek_mla_decode_rope_separate_sm90a(const __grid_constant__ TensorMap k
           const int packed = s.m_block * 64 + (16 * warp + 0 + (lane >> 2)), head = s.kv_head * group + packed % group;
           const float top = row_max_0 * (factor * 0.693147181f), sum = row_sum_0;
           inv_sum[0] = sum != 0.0f ? 1.0f / sum : 0.0f;
-          if (half == 0 && (lane & 3) == 0 && (16 * warp + 0 + (lane >> 2)) < rows) lse[(long long)head * total_q + s.sequence.q_start + packed / group] = sum != 0.0f ? top + log2_approx(sum) * 0.693147181f : -kInfinity;
+          if (half == 0 && (lane & 3) == 0 && (16 * warp + 0 + (lane >> 2)) < rows) lse[(long long)head * total_q + s.sequence.q_start
+              + packed / group] = sum != 0.0f ? top + log2_approx(sum) * 0.693147181f : -kInfinity;
         }
         {
           const int packed = s.m_block * 64 + (16 * warp + 8 + (lane >> 2)), head = s.kv_head * group + packed % group;
           const float top = row_max_1 * (factor * 0.693147181f), sum = row_sum_1;
           inv_sum[1] = sum != 0.0f ? 1.0f / sum : 0.0f;
-          if (half == 0 && (lane & 3) == 0 && (16 * warp + 8 + (lane >> 2)) < rows) lse[(long long)head * total_q + s.sequence.q_start + packed / group] = sum != 0.0f ? top + log2_approx(sum) * 0.693147181f : -kInfinity;
+          if (half == 0 && (lane & 3) == 0 && (16 * warp + 8 + (lane >> 2)) < rows) lse[(long long)head * total_q + s.sequence.q_start
+              + packed / group] = sum != 0.0f ? top + log2_approx(sum) * 0.693147181f : -kInfinity;
         }
         named_barrier_sync(1, 256);
         const u32 o_row = smem_o + half * 32768 + (16 * warp + (lane & 15)) * 128;
-        stmatrix_x4(o_row + 0 + (((0 + (lane >> 4)) ^ (lane & 7)) << 4), pack_bf16(o_acc[0] * inv_sum[0], o_acc[1] * inv_sum[0]), pack_bf16(o_acc[2] * inv_sum[1], o_acc[3] * inv_sum[1]), pack_bf16(o_acc[4] * inv_sum[0], o_acc[5] * inv_sum[0]), pack_bf16(o_acc[6] * inv_sum[1], o_acc[7] * inv_sum[1]));
-        stmatrix_x4(o_row + 0 + (((2 + (lane >> 4)) ^ (lane & 7)) << 4), pack_bf16(o_acc[8] * inv_sum[0], o_acc[9] * inv_sum[0]), pack_bf16(o_acc[10] * inv_sum[1], o_acc[11] * inv_sum[1]), pack_bf16(o_acc[12] * inv_sum[0], o_acc[13] * inv_sum[0]), pack_bf16(o_acc[14] * inv_sum[1], o_acc[15] * inv_sum[1]));
-        stmatrix_x4(o_row + 0 + (((4 + (lane >> 4)) ^ (lane & 7)) << 4), pack_bf16(o_acc[16] * inv_sum[0], o_acc[17] * inv_sum[0]), pack_bf16(o_acc[18] * inv_sum[1], o_acc[19] * inv_sum[1]), pack_bf16(o_acc[20] * inv_sum[0], o_acc[21] * inv_sum[0]), pack_bf16(o_acc[22] * inv_sum[1], o_acc[23] * inv_sum[1]));
-        stmatrix_x4(o_row + 0 + (((6 + (lane >> 4)) ^ (lane & 7)) << 4), pack_bf16(o_acc[24] * inv_sum[0], o_acc[25] * inv_sum[0]), pack_bf16(o_acc[26] * inv_sum[1], o_acc[27] * inv_sum[1]), pack_bf16(o_acc[28] * inv_sum[0], o_acc[29] * inv_sum[0]), pack_bf16(o_acc[30] * inv_sum[1], o_acc[31] * inv_sum[1]));
-        stmatrix_x4(o_row + 8192 + (((0 + (lane >> 4)) ^ (lane & 7)) << 4), pack_bf16(o_acc[32] * inv_sum[0], o_acc[33] * inv_sum[0]), pack_bf16(o_acc[34] * inv_sum[1], o_acc[35] * inv_sum[1]), pack_bf16(o_acc[36] * inv_sum[0], o_acc[37] * inv_sum[0]), pack_bf16(o_acc[38] * inv_sum[1], o_acc[39] * inv_sum[1]));
-        stmatrix_x4(o_row + 8192 + (((2 + (lane >> 4)) ^ (lane & 7)) << 4), pack_bf16(o_acc[40] * inv_sum[0], o_acc[41] * inv_sum[0]), pack_bf16(o_acc[42] * inv_sum[1], o_acc[43] * inv_sum[1]), pack_bf16(o_acc[44] * inv_sum[0], o_acc[45] * inv_sum[0]), pack_bf16(o_acc[46] * inv_sum[1], o_acc[47] * inv_sum[1]));
-        stmatrix_x4(o_row + 8192 + (((4 + (lane >> 4)) ^ (lane & 7)) << 4), pack_bf16(o_acc[48] * inv_sum[0], o_acc[49] * inv_sum[0]), pack_bf16(o_acc[50] * inv_sum[1], o_acc[51] * inv_sum[1]), pack_bf16(o_acc[52] * inv_sum[0], o_acc[53] * inv_sum[0]), pack_bf16(o_acc[54] * inv_sum[1], o_acc[55] * inv_sum[1]));
-        stmatrix_x4(o_row + 8192 + (((6 + (lane >> 4)) ^ (lane & 7)) << 4), pack_bf16(o_acc[56] * inv_sum[0], o_acc[57] * inv_sum[0]), pack_bf16(o_acc[58] * inv_sum[1], o_acc[59] * inv_sum[1]), pack_bf16(o_acc[60] * inv_sum[0], o_acc[61] * inv_sum[0]), pack_bf16(o_acc[62] * inv_sum[1], o_acc[63] * inv_sum[1]));
-        stmatrix_x4(o_row + 16384 + (((0 + (lane >> 4)) ^ (lane & 7)) << 4), pack_bf16(o_acc[64] * inv_sum[0], o_acc[65] * inv_sum[0]), pack_bf16(o_acc[66] * inv_sum[1], o_acc[67] * inv_sum[1]), pack_bf16(o_acc[68] * inv_sum[0], o_acc[69] * inv_sum[0]), pack_bf16(o_acc[70] * inv_sum[1], o_acc[71] * inv_sum[1]));
-        stmatrix_x4(o_row + 16384 + (((2 + (lane >> 4)) ^ (lane & 7)) << 4), pack_bf16(o_acc[72] * inv_sum[0], o_acc[73] * inv_sum[0]), pack_bf16(o_acc[74] * inv_sum[1], o_acc[75] * inv_sum[1]), pack_bf16(o_acc[76] * inv_sum[0], o_acc[77] * inv_sum[0]), pack_bf16(o_acc[78] * inv_sum[1], o_acc[79] * inv_sum[1]));
-        stmatrix_x4(o_row + 16384 + (((4 + (lane >> 4)) ^ (lane & 7)) << 4), pack_bf16(o_acc[80] * inv_sum[0], o_acc[81] * inv_sum[0]), pack_bf16(o_acc[82] * inv_sum[1], o_acc[83] * inv_sum[1]), pack_bf16(o_acc[84] * inv_sum[0], o_acc[85] * inv_sum[0]), pack_bf16(o_acc[86] * inv_sum[1], o_acc[87] * inv_sum[1]));
-        stmatrix_x4(o_row + 16384 + (((6 + (lane >> 4)) ^ (lane & 7)) << 4), pack_bf16(o_acc[88] * inv_sum[0], o_acc[89] * inv_sum[0]), pack_bf16(o_acc[90] * inv_sum[1], o_acc[91] * inv_sum[1]), pack_bf16(o_acc[92] * inv_sum[0], o_acc[93] * inv_sum[0]), pack_bf16(o_acc[94] * inv_sum[1], o_acc[95] * inv_sum[1]));
-        stmatrix_x4(o_row + 24576 + (((0 + (lane >> 4)) ^ (lane & 7)) << 4), pack_bf16(o_acc[96] * inv_sum[0], o_acc[97] * inv_sum[0]), pack_bf16(o_acc[98] * inv_sum[1], o_acc[99] * inv_sum[1]), pack_bf16(o_acc[100] * inv_sum[0], o_acc[101] * inv_sum[0]), pack_bf16(o_acc[102] * inv_sum[1], o_acc[103] * inv_sum[1]));
-        stmatrix_x4(o_row + 24576 + (((2 + (lane >> 4)) ^ (lane & 7)) << 4), pack_bf16(o_acc[104] * inv_sum[0], o_acc[105] * inv_sum[0]), pack_bf16(o_acc[106] * inv_sum[1], o_acc[107] * inv_sum[1]), pack_bf16(o_acc[108] * inv_sum[0], o_acc[109] * inv_sum[0]), pack_bf16(o_acc[110] * inv_sum[1], o_acc[111] * inv_sum[1]));
-        stmatrix_x4(o_row + 24576 + (((4 + (lane >> 4)) ^ (lane & 7)) << 4), pack_bf16(o_acc[112] * inv_sum[0], o_acc[113] * inv_sum[0]), pack_bf16(o_acc[114] * inv_sum[1], o_acc[115] * inv_sum[1]), pack_bf16(o_acc[116] * inv_sum[0], o_acc[117] * inv_sum[0]), pack_bf16(o_acc[118] * inv_sum[1], o_acc[119] * inv_sum[1]));
-        stmatrix_x4(o_row + 24576 + (((6 + (lane >> 4)) ^ (lane & 7)) << 4), pack_bf16(o_acc[120] * inv_sum[0], o_acc[121] * inv_sum[0]), pack_bf16(o_acc[122] * inv_sum[1], o_acc[123] * inv_sum[1]), pack_bf16(o_acc[124] * inv_sum[0], o_acc[125] * inv_sum[0]), pack_bf16(o_acc[126] * inv_sum[1], o_acc[127] * inv_sum[1]));
+        stmatrix_x4(o_row + 0 + (((0 + (lane >> 4)) ^ (lane & 7)) << 4), pack_bf16(o_acc[0] * inv_sum[0], o_acc[1] * inv_sum[0]),
+            pack_bf16(o_acc[2] * inv_sum[1], o_acc[3] * inv_sum[1]), pack_bf16(o_acc[4] * inv_sum[0], o_acc[5] * inv_sum[0]),
+            pack_bf16(o_acc[6] * inv_sum[1], o_acc[7] * inv_sum[1]));
+        stmatrix_x4(o_row + 0 + (((2 + (lane >> 4)) ^ (lane & 7)) << 4), pack_bf16(o_acc[8] * inv_sum[0], o_acc[9] * inv_sum[0]),
+            pack_bf16(o_acc[10] * inv_sum[1], o_acc[11] * inv_sum[1]), pack_bf16(o_acc[12] * inv_sum[0], o_acc[13] * inv_sum[0]),
+            pack_bf16(o_acc[14] * inv_sum[1], o_acc[15] * inv_sum[1]));
+        stmatrix_x4(o_row + 0 + (((4 + (lane >> 4)) ^ (lane & 7)) << 4), pack_bf16(o_acc[16] * inv_sum[0], o_acc[17] * inv_sum[0]),
+            pack_bf16(o_acc[18] * inv_sum[1], o_acc[19] * inv_sum[1]), pack_bf16(o_acc[20] * inv_sum[0], o_acc[21] * inv_sum[0]),
+            pack_bf16(o_acc[22] * inv_sum[1], o_acc[23] * inv_sum[1]));
+        stmatrix_x4(o_row + 0 + (((6 + (lane >> 4)) ^ (lane & 7)) << 4), pack_bf16(o_acc[24] * inv_sum[0], o_acc[25] * inv_sum[0]),
+            pack_bf16(o_acc[26] * inv_sum[1], o_acc[27] * inv_sum[1]), pack_bf16(o_acc[28] * inv_sum[0], o_acc[29] * inv_sum[0]),
+            pack_bf16(o_acc[30] * inv_sum[1], o_acc[31] * inv_sum[1]));
+        stmatrix_x4(o_row + 8192 + (((0 + (lane >> 4)) ^ (lane & 7)) << 4), pack_bf16(o_acc[32] * inv_sum[0], o_acc[33] * inv_sum[0]),
+            pack_bf16(o_acc[34] * inv_sum[1], o_acc[35] * inv_sum[1]), pack_bf16(o_acc[36] * inv_sum[0], o_acc[37] * inv_sum[0]),
+            pack_bf16(o_acc[38] * inv_sum[1], o_acc[39] * inv_sum[1]));
+        stmatrix_x4(o_row + 8192 + (((2 + (lane >> 4)) ^ (lane & 7)) << 4), pack_bf16(o_acc[40] * inv_sum[0], o_acc[41] * inv_sum[0]),
+            pack_bf16(o_acc[42] * inv_sum[1], o_acc[43] * inv_sum[1]), pack_bf16(o_acc[44] * inv_sum[0], o_acc[45] * inv_sum[0]),
+            pack_bf16(o_acc[46] * inv_sum[1], o_acc[47] * inv_sum[1]));
+        stmatrix_x4(o_row + 8192 + (((4 + (lane >> 4)) ^ (lane & 7)) << 4), pack_bf16(o_acc[48] * inv_sum[0], o_acc[49] * inv_sum[0]),
+            pack_bf16(o_acc[50] * inv_sum[1], o_acc[51] * inv_sum[1]), pack_bf16(o_acc[52] * inv_sum[0], o_acc[53] * inv_sum[0]),
+            pack_bf16(o_acc[54] * inv_sum[1], o_acc[55] * inv_sum[1]));
+        stmatrix_x4(o_row + 8192 + (((6 + (lane >> 4)) ^ (lane & 7)) << 4), pack_bf16(o_acc[56] * inv_sum[0], o_acc[57] * inv_sum[0]),
+            pack_bf16(o_acc[58] * inv_sum[1], o_acc[59] * inv_sum[1]), pack_bf16(o_acc[60] * inv_sum[0], o_acc[61] * inv_sum[0]),
+            pack_bf16(o_acc[62] * inv_sum[1], o_acc[63] * inv_sum[1]));
+        stmatrix_x4(o_row + 16384 + (((0 + (lane >> 4)) ^ (lane & 7)) << 4), pack_bf16(o_acc[64] * inv_sum[0], o_acc[65] * inv_sum[0]),
+            pack_bf16(o_acc[66] * inv_sum[1], o_acc[67] * inv_sum[1]), pack_bf16(o_acc[68] * inv_sum[0], o_acc[69] * inv_sum[0]),
+            pack_bf16(o_acc[70] * inv_sum[1], o_acc[71] * inv_sum[1]));
+        stmatrix_x4(o_row + 16384 + (((2 + (lane >> 4)) ^ (lane & 7)) << 4), pack_bf16(o_acc[72] * inv_sum[0], o_acc[73] * inv_sum[0]),
+            pack_bf16(o_acc[74] * inv_sum[1], o_acc[75] * inv_sum[1]), pack_bf16(o_acc[76] * inv_sum[0], o_acc[77] * inv_sum[0]),
+            pack_bf16(o_acc[78] * inv_sum[1], o_acc[79] * inv_sum[1]));
+        stmatrix_x4(o_row + 16384 + (((4 + (lane >> 4)) ^ (lane & 7)) << 4), pack_bf16(o_acc[80] * inv_sum[0], o_acc[81] * inv_sum[0]),
+            pack_bf16(o_acc[82] * inv_sum[1], o_acc[83] * inv_sum[1]), pack_bf16(o_acc[84] * inv_sum[0], o_acc[85] * inv_sum[0]),
+            pack_bf16(o_acc[86] * inv_sum[1], o_acc[87] * inv_sum[1]));
+        stmatrix_x4(o_row + 16384 + (((6 + (lane >> 4)) ^ (lane & 7)) << 4), pack_bf16(o_acc[88] * inv_sum[0], o_acc[89] * inv_sum[0]),
+            pack_bf16(o_acc[90] * inv_sum[1], o_acc[91] * inv_sum[1]), pack_bf16(o_acc[92] * inv_sum[0], o_acc[93] * inv_sum[0]),
+            pack_bf16(o_acc[94] * inv_sum[1], o_acc[95] * inv_sum[1]));
+        stmatrix_x4(o_row + 24576 + (((0 + (lane >> 4)) ^ (lane & 7)) << 4), pack_bf16(o_acc[96] * inv_sum[0], o_acc[97] * inv_sum[0]),
+            pack_bf16(o_acc[98] * inv_sum[1], o_acc[99] * inv_sum[1]), pack_bf16(o_acc[100] * inv_sum[0], o_acc[101] * inv_sum[0]),
+            pack_bf16(o_acc[102] * inv_sum[1], o_acc[103] * inv_sum[1]));
+        stmatrix_x4(o_row + 24576 + (((2 + (lane >> 4)) ^ (lane & 7)) << 4), pack_bf16(o_acc[104] * inv_sum[0], o_acc[105] * inv_sum[0]),
+            pack_bf16(o_acc[106] * inv_sum[1], o_acc[107] * inv_sum[1]), pack_bf16(o_acc[108] * inv_sum[0], o_acc[109] * inv_sum[0]),
+            pack_bf16(o_acc[110] * inv_sum[1], o_acc[111] * inv_sum[1]));
+        stmatrix_x4(o_row + 24576 + (((4 + (lane >> 4)) ^ (lane & 7)) << 4), pack_bf16(o_acc[112] * inv_sum[0], o_acc[113] * inv_sum[0]),
+            pack_bf16(o_acc[114] * inv_sum[1], o_acc[115] * inv_sum[1]), pack_bf16(o_acc[116] * inv_sum[0], o_acc[117] * inv_sum[0]),
+            pack_bf16(o_acc[118] * inv_sum[1], o_acc[119] * inv_sum[1]));
+        stmatrix_x4(o_row + 24576 + (((6 + (lane >> 4)) ^ (lane & 7)) << 4), pack_bf16(o_acc[120] * inv_sum[0], o_acc[121] * inv_sum[0]),
+            pack_bf16(o_acc[122] * inv_sum[1], o_acc[123] * inv_sum[1]), pack_bf16(o_acc[124] * inv_sum[0], o_acc[125] * inv_sum[0]),
+            pack_bf16(o_acc[126] * inv_sum[1], o_acc[127] * inv_sum[1]));
         named_barrier_sync(1, 256);
         #pragma unroll 1
         for (int i = threadIdx.x; i < rows * 64; i += 256) {
           const int r = i / 64, c = i % 64, packed = s.m_block * 64 + r;
-          copy_16_bytes(o + (s.sequence.q_start + packed / group) * o_stride_seq + (s.kv_head * group + packed % group) * o_stride_head + 8 * c, smem_o + (c / 8) * 8192 + r * 128 + (((c % 8) ^ (r % 8)) << 4));
+          copy_16_bytes(o + (s.sequence.q_start + packed / group) * o_stride_seq + (s.kv_head * group + packed % group) * o_stride_head
+              + 8 * c, smem_o + (c / 8) * 8192 + r * 128 + (((c % 8) ^ (r % 8)) << 4));
         }
         named_barrier_sync(1, 256);
       } else {
         // this block's part
-        float* const part = workspace + ((range.cell * problem.team_heads + (int)block_id() % problem.team_heads) * 2ll + s.second_slot) * 32896;
+        float* const part = workspace + ((range.cell * problem.team_heads + (int)block_id() % problem.team_heads) * 2ll + s.second_slot)
+            * 32896;
         const int here = thread_here(), lane = here % 32, warp = here / 32 % 4;
         float4* const at = (float4*)part + (half * 4 + warp) * 1024 + lane;
         at[0] = make_float4(o_acc[0], o_acc[1], o_acc[4], o_acc[5]);
@@ -2205,7 +2303,8 @@ kiln_deepseek_mla_decode_rope_separate_sm90a(const __grid_constant__ TensorMap k
         if (*arrivals_before == split.parts) {
           // all parts are there: slices of units, to whoever claims them
           const long long stride = problem.team_heads * 2ll * 32896;
-          const float* const parts = workspace + (split.first_cell * problem.team_heads + (int)block_id() % problem.team_heads) * 2ll * 32896;
+          const float* const parts = workspace + (split.first_cell * problem.team_heads + (int)block_id() % problem.team_heads) * 2ll
+              * 32896;
           const int shift = split.first_second ? 32896 : 0;  // part 0 may be the second of its block
           const int thread = thread_here(), lane = thread % 32;
           int slices = 2;
@@ -2228,11 +2327,13 @@ kiln_deepseek_mla_decode_rope_separate_sm90a(const __grid_constant__ TensorMap k
               #pragma unroll
               for (int j = 0; j < 4; ++j) {
                 const int i = of_row + width * j;
-                first[j] = i < split.parts ? __ldcg((const float2*)(parts + i * stride + (i == 0 ? shift : 0) + 32768 + 2 * row)) : make_float2(-kInfinity, 0.0f);
+                first[j] = i < split.parts ? __ldcg((const float2*)(parts + i * stride + (i == 0 ? shift : 0) + 32768 + 2 * row))
+                    : make_float2(-kInfinity, 0.0f);
                 top = fmaxf(top, first[j].x);
               }
               #pragma unroll 1
-              for (int i = of_row + 4 * width; i < split.parts; i += width) top = fmaxf(top, __ldcg((const float2*)(parts + i * stride + (i == 0 ? shift : 0) + 32768 + 2 * row)).x);
+              for (int i = of_row + 4 * width; i < split.parts; i += width) top = fmaxf(top,
+                  __ldcg((const float2*)(parts + i * stride + (i == 0 ? shift : 0) + 32768 + 2 * row)).x);
               float all = top, inverse = 0.0f;
               for (int step = width / 2; step > 0; step /= 2) all = fmaxf(all, __shfl_xor_sync(0xffffffffu, all, step));
               #pragma unroll
@@ -2248,7 +2349,8 @@ kiln_deepseek_mla_decode_rope_separate_sm90a(const __grid_constant__ TensorMap k
                 const int packed = s.m_block * 64 + row, head = s.kv_head * group + packed % group;
                 const float top = all * (factor * 0.693147181f), sum = total;
                 inverse = sum != 0.0f ? 1.0f / sum : 0.0f;
-                if (of_row == 0 && begin % 32 == 0 && row < rows) lse[(long long)head * total_q + s.sequence.q_start + packed / group] = sum != 0.0f ? top + log2_approx(sum) * 0.693147181f : -kInfinity;
+                if (of_row == 0 && begin % 32 == 0 && row < rows) lse[(long long)head * total_q + s.sequence.q_start
+                    + packed / group] = sum != 0.0f ? top + log2_approx(sum) * 0.693147181f : -kInfinity;
               }
               #pragma unroll
               for (int j = 0; j < 4; ++j) {
@@ -2256,7 +2358,9 @@ kiln_deepseek_mla_decode_rope_separate_sm90a(const __grid_constant__ TensorMap k
                 if (i < split.parts) weights[r * split.parts + i] = rescale_factor(first[j].x, all, factor) * inverse;
               }
               #pragma unroll 1
-              for (int i = of_row + 4 * width; i < split.parts; i += width) weights[r * split.parts + i] = rescale_factor(__ldcg((const float2*)(parts + i * stride + (i == 0 ? shift : 0) + 32768 + 2 * row)).x, all, factor) * inverse;
+              for (int i = of_row + 4 * width; i < split.parts;
+                  i += width) weights[r * split.parts + i] = rescale_factor(__ldcg((const float2*)(parts + i * stride + (i == 0 ? shift : 0)
+                  + 32768 + 2 * row)).x, all, factor) * inverse;
             }
             named_barrier_sync(1, 256);
             if (split.parts <= 4) {
@@ -2275,7 +2379,8 @@ kiln_deepseek_mla_decode_rope_separate_sm90a(const __grid_constant__ TensorMap k
                     #pragma unroll
                     for (int j = 0; j < 4; ++j) {
                       const int i = base + j;
-                      x[u * 4 + j] = i < split.parts && unit < end ? __ldcg((const float4*)(parts + i * stride + (i == 0 ? shift : 0) + at)) : make_float4(0.0f, 0.0f, 0.0f, 0.0f);
+                      x[u * 4 + j] = i < split.parts && unit < end ? __ldcg((const float4*)(parts + i * stride + (i == 0 ? shift : 0) + at))
+                          : make_float4(0.0f, 0.0f, 0.0f, 0.0f);
                     }
                   }
                   #pragma unroll
@@ -2294,8 +2399,10 @@ kiln_deepseek_mla_decode_rope_separate_sm90a(const __grid_constant__ TensorMap k
                 for (int u = 0; u < 4; ++u) {
                   const int unit = first + u, row = 8 * (unit / 32) + (lane >> 2), column = unit % 32 * 16 + 2 * (lane & 3);
                   const int packed = s.m_block * 64 + row;
-                  if (row < rows && unit < end) { *(u32*)(o + (s.sequence.q_start + packed / group) * o_stride_seq + (s.kv_head * group + packed % group) * o_stride_head + column + 0) = pack_bf16(sums[u].x, sums[u].y); };
-                  if (row < rows && unit < end) { *(u32*)(o + (s.sequence.q_start + packed / group) * o_stride_seq + (s.kv_head * group + packed % group) * o_stride_head + column + 8) = pack_bf16(sums[u].z, sums[u].w); };
+                  if (row < rows && unit < end) { *(u32*)(o + (s.sequence.q_start + packed / group) * o_stride_seq
+                      + (s.kv_head * group + packed % group) * o_stride_head + column + 0) = pack_bf16(sums[u].x, sums[u].y); };
+                  if (row < rows && unit < end) { *(u32*)(o + (s.sequence.q_start + packed / group) * o_stride_seq
+                      + (s.kv_head * group + packed % group) * o_stride_head + column + 8) = pack_bf16(sums[u].z, sums[u].w); };
                 }
               }
             } else if (split.parts <= 8) {
@@ -2314,7 +2421,8 @@ kiln_deepseek_mla_decode_rope_separate_sm90a(const __grid_constant__ TensorMap k
                     #pragma unroll
                     for (int j = 0; j < 8; ++j) {
                       const int i = base + j;
-                      x[u * 8 + j] = i < split.parts && unit < end ? __ldcg((const float4*)(parts + i * stride + (i == 0 ? shift : 0) + at)) : make_float4(0.0f, 0.0f, 0.0f, 0.0f);
+                      x[u * 8 + j] = i < split.parts && unit < end ? __ldcg((const float4*)(parts + i * stride + (i == 0 ? shift : 0) + at))
+                          : make_float4(0.0f, 0.0f, 0.0f, 0.0f);
                     }
                   }
                   #pragma unroll
@@ -2333,47 +2441,48 @@ kiln_deepseek_mla_decode_rope_separate_sm90a(const __grid_constant__ TensorMap k
                 for (int u = 0; u < 2; ++u) {
                   const int unit = first + u, row = 8 * (unit / 32) + (lane >> 2), column = unit % 32 * 16 + 2 * (lane & 3);
                   const int packed = s.m_block * 64 + row;
-                  if (row < rows && unit < end) { *(u32*)(o + (s.sequence.q_start + packed / group) * o_stride_seq + (s.kv_head * group + packed % group) * o_stride_head + column + 0) = pack_bf16(sums[u].x, sums[u].y); };
-                  if (row < rows && unit < end) { *(u32*)(o + (s.sequence.q_start + packed / group) * o_stride_seq + (s.kv_head * group + packed % group) * o_stride_head + column + 8) = pack_bf16(sums[u].z, sums[u].w); };
+                  if (row < rows && unit < end) { *(u32*)(o + (s.sequence.q_start + packed / group) * o_stride_seq
+                      + (s.kv_head * group + packed % group) * o_stride_head + column + 0) = pack_bf16(sums[u].x, sums[u].y); };
+                  if (row < rows && unit < end) { *(u32*)(o + (s.sequence.q_start + packed / group) * o_stride_seq
+                      + (s.kv_head * group + packed % group) * o_stride_head + column + 8) = pack_bf16(sums[u].z, sums[u].w); };
                 }
               }
             } else {
               #pragma unroll 1
               for (int first = begin + thread / 32 * 1; first < end; first += 8 * 1) {
                 float4 sums[1];
-                #pragma unroll
-                for (int u = 0; u < 1; ++u) sums[u] = make_float4(0.0f, 0.0f, 0.0f, 0.0f);
+                sums[0] = make_float4(0.0f, 0.0f, 0.0f, 0.0f);
                 #pragma unroll 1
                 for (int base = 0; base < split.parts; base += 16) {
                   float4 x[16];
-                  #pragma unroll
-                  for (int u = 0; u < 1; ++u) {
-                    const int unit = first + u, rows_8 = unit / 32, c = unit % 32;
+                  {
+                    const int unit = first + 0, rows_8 = unit / 32, c = unit % 32;
                     const int at = ((c / 16 * 4 + rows_8 / 2) * 32 + c % 16 * 2 + rows_8 % 2) * 128 + 4 * lane;
                     #pragma unroll
                     for (int j = 0; j < 16; ++j) {
                       const int i = base + j;
-                      x[u * 16 + j] = i < split.parts ? __ldcg((const float4*)(parts + i * stride + (i == 0 ? shift : 0) + at)) : make_float4(0.0f, 0.0f, 0.0f, 0.0f);
+                      x[0 * 16 + j] = i < split.parts ? __ldcg((const float4*)(parts + i * stride + (i == 0 ? shift : 0) + at))
+                          : make_float4(0.0f, 0.0f, 0.0f, 0.0f);
                     }
                   }
-                  #pragma unroll
-                  for (int u = 0; u < 1; ++u) {
-                    const int row = 8 * ((first + u) / 32) + (lane >> 2);
+                  {
+                    const int row = 8 * ((first + 0) / 32) + (lane >> 2);
                     const float* const row_weights = weights + (row - 8 * (begin / 32)) * split.parts;
                     #pragma unroll
                     for (int j = 0; j < 16; ++j) {
                       const float w = row_weights[min(base + j, split.parts - 1)];
-                      const float4 other = x[u * 16 + j];
-                      sums[u].x += w * other.x; sums[u].y += w * other.y; sums[u].z += w * other.z; sums[u].w += w * other.w;
+                      const float4 other = x[0 * 16 + j];
+                      sums[0].x += w * other.x; sums[0].y += w * other.y; sums[0].z += w * other.z; sums[0].w += w * other.w;
                     }
                   }
                 }
-                #pragma unroll
-                for (int u = 0; u < 1; ++u) {
-                  const int unit = first + u, row = 8 * (unit / 32) + (lane >> 2), column = unit % 32 * 16 + 2 * (lane & 3);
+                {
+                  const int unit = first + 0, row = 8 * (unit / 32) + (lane >> 2), column = unit % 32 * 16 + 2 * (lane & 3);
                   const int packed = s.m_block * 64 + row;
-                  if (row < rows) { *(u32*)(o + (s.sequence.q_start + packed / group) * o_stride_seq + (s.kv_head * group + packed % group) * o_stride_head + column + 0) = pack_bf16(sums[u].x, sums[u].y); };
-                  if (row < rows) { *(u32*)(o + (s.sequence.q_start + packed / group) * o_stride_seq + (s.kv_head * group + packed % group) * o_stride_head + column + 8) = pack_bf16(sums[u].z, sums[u].w); };
+                  if (row < rows) { *(u32*)(o + (s.sequence.q_start + packed / group) * o_stride_seq
+                      + (s.kv_head * group + packed % group) * o_stride_head + column + 0) = pack_bf16(sums[0].x, sums[0].y); };
+                  if (row < rows) { *(u32*)(o + (s.sequence.q_start + packed / group) * o_stride_seq
+                      + (s.kv_head * group + packed % group) * o_stride_head + column + 8) = pack_bf16(sums[0].z, sums[0].w); };
                 }
               }
             }
@@ -2381,7 +2490,8 @@ kiln_deepseek_mla_decode_rope_separate_sm90a(const __grid_constant__ TensorMap k
           }
         }
         // the last block that is done leaves the counter as it was found
-        if (threadIdx.x == 0 && (u32)atomicAdd(item_counters + s.item, 2097152) / 2097152u == split.parts - 1u) atomicExch(item_counters + s.item, 0);
+        if (threadIdx.x == 0 && (u32)atomicAdd(item_counters + s.item, 2097152) / 2097152u == split.parts - 1u) atomicExch(item_counters
+            + s.item, 0);
       }
     }
   }

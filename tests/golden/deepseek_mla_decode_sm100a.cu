@@ -234,7 +234,9 @@ __device__ __forceinline__ void tcgen05_commit(u32 bar) {
 // 64 columns of this lane's row, with the wait for them.
 __device__ __forceinline__ void tmem_load_64(float (&x)[64], u32 at) {
   asm volatile(
-      "tcgen05.ld.sync.aligned.32x32b.x64.b32 {%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, %16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, %32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, %48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63}, [%64];\n"
+      "tcgen05.ld.sync.aligned.32x32b.x64.b32 {%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, %16, %17, %18, %19, "
+          "%20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, %32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, "
+          "%45, %46, %47, %48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63}, [%64];\n"
       "tcgen05.wait::ld.sync.aligned;" :
         "=f"(x[0]), "=f"(x[1]), "=f"(x[2]), "=f"(x[3]), "=f"(x[4]), "=f"(x[5]), "=f"(x[6]), "=f"(x[7]),
         "=f"(x[8]), "=f"(x[9]), "=f"(x[10]), "=f"(x[11]), "=f"(x[12]), "=f"(x[13]), "=f"(x[14]), "=f"(x[15]),
@@ -250,7 +252,8 @@ __device__ __forceinline__ void tmem_load_64(float (&x)[64], u32 at) {
 // 32 columns of a row: lanes 16 to 31 have the second half, with the wait for them.
 __device__ __forceinline__ void tmem_load_halves_32(float (&x)[32], u32 at) {
   asm volatile(
-      "tcgen05.ld.sync.aligned.16x32bx2.x32.b32 {%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, %16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31}, [%32], 32;\n"
+      "tcgen05.ld.sync.aligned.16x32bx2.x32.b32 {%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, %16, %17, %18, %19, "
+          "%20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31}, [%32], 32;\n"
       "tcgen05.wait::ld.sync.aligned;" :
         "=f"(x[0]), "=f"(x[1]), "=f"(x[2]), "=f"(x[3]), "=f"(x[4]), "=f"(x[5]), "=f"(x[6]), "=f"(x[7]),
         "=f"(x[8]), "=f"(x[9]), "=f"(x[10]), "=f"(x[11]), "=f"(x[12]), "=f"(x[13]), "=f"(x[14]), "=f"(x[15]),
@@ -262,7 +265,9 @@ __device__ __forceinline__ void tmem_load_halves_32(float (&x)[32], u32 at) {
 // 64 columns of this lane's row.
 __device__ __forceinline__ void tmem_store_floats_64(u32 at, const float (&x)[64]) {
   asm volatile(
-      "tcgen05.st.sync.aligned.32x32b.x64.b32 [%0], {%1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, %16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, %32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, %48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63, %64};" ::"r"(at),
+      "tcgen05.st.sync.aligned.32x32b.x64.b32 [%0], {%1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, %16, %17, %18, %19, "
+          "%20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, %32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, "
+          "%45, %46, %47, %48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63, %64};" ::"r"(at),
         "f"(x[0]), "f"(x[1]), "f"(x[2]), "f"(x[3]), "f"(x[4]), "f"(x[5]), "f"(x[6]), "f"(x[7]),
         "f"(x[8]), "f"(x[9]), "f"(x[10]), "f"(x[11]), "f"(x[12]), "f"(x[13]), "f"(x[14]), "f"(x[15]),
         "f"(x[16]), "f"(x[17]), "f"(x[18]), "f"(x[19]), "f"(x[20]), "f"(x[21]), "f"(x[22]), "f"(x[23]),
@@ -531,10 +536,9 @@ __device__ __forceinline__ float over_lanes(const float* of_rows, int lane, Op o
     const float keep = (lane & 2) != 0 ? x[i + 2] : x[i], send = (lane & 2) != 0 ? x[i] : x[i + 2];
     x[i] = op(keep, __shfl_xor_sync(0xffffffffu, send, 2));
   }
-  #pragma unroll
-  for (int i = 0; i < 1; ++i) {
-    const float keep = (lane & 1) != 0 ? x[i + 1] : x[i], send = (lane & 1) != 0 ? x[i] : x[i + 1];
-    x[i] = op(keep, __shfl_xor_sync(0xffffffffu, send, 1));
+  {
+    const float keep = (lane & 1) != 0 ? x[1] : x[0], send = (lane & 1) != 0 ? x[0] : x[1];
+    x[0] = op(keep, __shfl_xor_sync(0xffffffffu, send, 1));
   }
   return x[0];
 }
@@ -580,7 +584,7 @@ kiln_deepseek_mla_decode_sm100a(const __grid_constant__ TensorMap k_map,
   #else
   extern __shared__ __align__(1024) unsigned char smem_bytes[];
   const u32 smem = smem_address(smem_bytes);
-  const u32 smem_k = smem + 0, smem_v = smem + 0, smem_q = smem + 147456, smem_p = smem + 65536;
+  const u32 smem_k = smem, smem_v = smem, smem_q = smem + 147456, smem_p = smem + 65536;
   // Q is there; S' of every second tile is there (two); P is there, S' was read and O' rescaled; every V' P' has ended.
   const u32 mbar_q_full = smem + 226816, mbar_s_full = mbar_q_full + 8, mbar_p_full = mbar_q_full + 24, mbar_o_full = mbar_q_full + 32;
   const u32 mbar_k_full = smem + 226856, mbar_k_empty = smem + 226904;
@@ -631,7 +635,8 @@ kiln_deepseek_mla_decode_sm100a(const __grid_constant__ TensorMap k_map,
     float* const row_base_of = (float*)(smem_bytes + 221184) + warp * 192;
     float* const row_alpha = row_base_of + 64;
     float* const row_steep = row_alpha + 64;
-    const int first_own = lane + lane / 16 * 16;  // this lane keeps the maxima of packed rows from here on, 16 apart, the same in every warp
+    // this lane keeps the maxima of packed rows from here on, 16 apart, the same in every warp
+    const int first_own = lane + lane / 16 * 16;
     const int score_row = lane / 16 * 32;  // the first packed row of this lane's scores
     // P: row of 64 keys, 128 bytes, swizzled; 16-byte chunk c of row r is at chunk c ^ (r % 8)
     const u32 p_at = smem_p + score_row * 128 + (lane % 8) * 2, p_chunk = (warp * 2 + lane % 16 / 8) << 4;
@@ -664,7 +669,8 @@ kiln_deepseek_mla_decode_sm100a(const __grid_constant__ TensorMap k_map,
       fence_proxy_async();
       __syncwarp();
       if (lane == 0) mbarrier_arrive(mbar_q_full);
-      const int clean_end = min(s.sequence.seqlen_k, (s.sequence.seqlen_k - s.sequence.seqlen_q + row_query[0]) + 1);  // keys before it are hidden from no row by their end
+      // keys before it are hidden from no row by their end
+      const int clean_end = min(s.sequence.seqlen_k, (s.sequence.seqlen_k - s.sequence.seqlen_q + row_query[0]) + 1);
       float row_max[2], row_sum[32];  // of the lane's own rows over all keys; of all rows over this thread's keys
   #pragma unroll
       for (int i = 0; i < 2; ++i) row_max[i] = -kInfinity;
@@ -678,38 +684,70 @@ kiln_deepseek_mla_decode_sm100a(const __grid_constant__ TensorMap k_map,
         tmem_load_halves_32(s_acc, tmem_lanes + s_buffer * 64);
         if ((n + 1) * 64 > clean_end) {
           // keys past the row's own position or the end of the sequence do not count
-          const int end_0 = min(s.sequence.seqlen_k, row_query[score_row + 0] + s.sequence.seqlen_k - s.sequence.seqlen_q + 1) - (n * 64) - (16 * warp + lane % 16);
-          const int end_1 = min(s.sequence.seqlen_k, row_query[score_row + 1] + s.sequence.seqlen_k - s.sequence.seqlen_q + 1) - (n * 64) - (16 * warp + lane % 16);
-          const int end_2 = min(s.sequence.seqlen_k, row_query[score_row + 2] + s.sequence.seqlen_k - s.sequence.seqlen_q + 1) - (n * 64) - (16 * warp + lane % 16);
-          const int end_3 = min(s.sequence.seqlen_k, row_query[score_row + 3] + s.sequence.seqlen_k - s.sequence.seqlen_q + 1) - (n * 64) - (16 * warp + lane % 16);
-          const int end_4 = min(s.sequence.seqlen_k, row_query[score_row + 4] + s.sequence.seqlen_k - s.sequence.seqlen_q + 1) - (n * 64) - (16 * warp + lane % 16);
-          const int end_5 = min(s.sequence.seqlen_k, row_query[score_row + 5] + s.sequence.seqlen_k - s.sequence.seqlen_q + 1) - (n * 64) - (16 * warp + lane % 16);
-          const int end_6 = min(s.sequence.seqlen_k, row_query[score_row + 6] + s.sequence.seqlen_k - s.sequence.seqlen_q + 1) - (n * 64) - (16 * warp + lane % 16);
-          const int end_7 = min(s.sequence.seqlen_k, row_query[score_row + 7] + s.sequence.seqlen_k - s.sequence.seqlen_q + 1) - (n * 64) - (16 * warp + lane % 16);
-          const int end_8 = min(s.sequence.seqlen_k, row_query[score_row + 8] + s.sequence.seqlen_k - s.sequence.seqlen_q + 1) - (n * 64) - (16 * warp + lane % 16);
-          const int end_9 = min(s.sequence.seqlen_k, row_query[score_row + 9] + s.sequence.seqlen_k - s.sequence.seqlen_q + 1) - (n * 64) - (16 * warp + lane % 16);
-          const int end_10 = min(s.sequence.seqlen_k, row_query[score_row + 10] + s.sequence.seqlen_k - s.sequence.seqlen_q + 1) - (n * 64) - (16 * warp + lane % 16);
-          const int end_11 = min(s.sequence.seqlen_k, row_query[score_row + 11] + s.sequence.seqlen_k - s.sequence.seqlen_q + 1) - (n * 64) - (16 * warp + lane % 16);
-          const int end_12 = min(s.sequence.seqlen_k, row_query[score_row + 12] + s.sequence.seqlen_k - s.sequence.seqlen_q + 1) - (n * 64) - (16 * warp + lane % 16);
-          const int end_13 = min(s.sequence.seqlen_k, row_query[score_row + 13] + s.sequence.seqlen_k - s.sequence.seqlen_q + 1) - (n * 64) - (16 * warp + lane % 16);
-          const int end_14 = min(s.sequence.seqlen_k, row_query[score_row + 14] + s.sequence.seqlen_k - s.sequence.seqlen_q + 1) - (n * 64) - (16 * warp + lane % 16);
-          const int end_15 = min(s.sequence.seqlen_k, row_query[score_row + 15] + s.sequence.seqlen_k - s.sequence.seqlen_q + 1) - (n * 64) - (16 * warp + lane % 16);
-          const int end_16 = min(s.sequence.seqlen_k, row_query[score_row + 16] + s.sequence.seqlen_k - s.sequence.seqlen_q + 1) - (n * 64) - (16 * warp + lane % 16);
-          const int end_17 = min(s.sequence.seqlen_k, row_query[score_row + 17] + s.sequence.seqlen_k - s.sequence.seqlen_q + 1) - (n * 64) - (16 * warp + lane % 16);
-          const int end_18 = min(s.sequence.seqlen_k, row_query[score_row + 18] + s.sequence.seqlen_k - s.sequence.seqlen_q + 1) - (n * 64) - (16 * warp + lane % 16);
-          const int end_19 = min(s.sequence.seqlen_k, row_query[score_row + 19] + s.sequence.seqlen_k - s.sequence.seqlen_q + 1) - (n * 64) - (16 * warp + lane % 16);
-          const int end_20 = min(s.sequence.seqlen_k, row_query[score_row + 20] + s.sequence.seqlen_k - s.sequence.seqlen_q + 1) - (n * 64) - (16 * warp + lane % 16);
-          const int end_21 = min(s.sequence.seqlen_k, row_query[score_row + 21] + s.sequence.seqlen_k - s.sequence.seqlen_q + 1) - (n * 64) - (16 * warp + lane % 16);
-          const int end_22 = min(s.sequence.seqlen_k, row_query[score_row + 22] + s.sequence.seqlen_k - s.sequence.seqlen_q + 1) - (n * 64) - (16 * warp + lane % 16);
-          const int end_23 = min(s.sequence.seqlen_k, row_query[score_row + 23] + s.sequence.seqlen_k - s.sequence.seqlen_q + 1) - (n * 64) - (16 * warp + lane % 16);
-          const int end_24 = min(s.sequence.seqlen_k, row_query[score_row + 24] + s.sequence.seqlen_k - s.sequence.seqlen_q + 1) - (n * 64) - (16 * warp + lane % 16);
-          const int end_25 = min(s.sequence.seqlen_k, row_query[score_row + 25] + s.sequence.seqlen_k - s.sequence.seqlen_q + 1) - (n * 64) - (16 * warp + lane % 16);
-          const int end_26 = min(s.sequence.seqlen_k, row_query[score_row + 26] + s.sequence.seqlen_k - s.sequence.seqlen_q + 1) - (n * 64) - (16 * warp + lane % 16);
-          const int end_27 = min(s.sequence.seqlen_k, row_query[score_row + 27] + s.sequence.seqlen_k - s.sequence.seqlen_q + 1) - (n * 64) - (16 * warp + lane % 16);
-          const int end_28 = min(s.sequence.seqlen_k, row_query[score_row + 28] + s.sequence.seqlen_k - s.sequence.seqlen_q + 1) - (n * 64) - (16 * warp + lane % 16);
-          const int end_29 = min(s.sequence.seqlen_k, row_query[score_row + 29] + s.sequence.seqlen_k - s.sequence.seqlen_q + 1) - (n * 64) - (16 * warp + lane % 16);
-          const int end_30 = min(s.sequence.seqlen_k, row_query[score_row + 30] + s.sequence.seqlen_k - s.sequence.seqlen_q + 1) - (n * 64) - (16 * warp + lane % 16);
-          const int end_31 = min(s.sequence.seqlen_k, row_query[score_row + 31] + s.sequence.seqlen_k - s.sequence.seqlen_q + 1) - (n * 64) - (16 * warp + lane % 16);
+          const int end_0 = min(s.sequence.seqlen_k, row_query[score_row + 0] + s.sequence.seqlen_k - s.sequence.seqlen_q + 1) - (n * 64)
+              - (16 * warp + lane % 16);
+          const int end_1 = min(s.sequence.seqlen_k, row_query[score_row + 1] + s.sequence.seqlen_k - s.sequence.seqlen_q + 1) - (n * 64)
+              - (16 * warp + lane % 16);
+          const int end_2 = min(s.sequence.seqlen_k, row_query[score_row + 2] + s.sequence.seqlen_k - s.sequence.seqlen_q + 1) - (n * 64)
+              - (16 * warp + lane % 16);
+          const int end_3 = min(s.sequence.seqlen_k, row_query[score_row + 3] + s.sequence.seqlen_k - s.sequence.seqlen_q + 1) - (n * 64)
+              - (16 * warp + lane % 16);
+          const int end_4 = min(s.sequence.seqlen_k, row_query[score_row + 4] + s.sequence.seqlen_k - s.sequence.seqlen_q + 1) - (n * 64)
+              - (16 * warp + lane % 16);
+          const int end_5 = min(s.sequence.seqlen_k, row_query[score_row + 5] + s.sequence.seqlen_k - s.sequence.seqlen_q + 1) - (n * 64)
+              - (16 * warp + lane % 16);
+          const int end_6 = min(s.sequence.seqlen_k, row_query[score_row + 6] + s.sequence.seqlen_k - s.sequence.seqlen_q + 1) - (n * 64)
+              - (16 * warp + lane % 16);
+          const int end_7 = min(s.sequence.seqlen_k, row_query[score_row + 7] + s.sequence.seqlen_k - s.sequence.seqlen_q + 1) - (n * 64)
+              - (16 * warp + lane % 16);
+          const int end_8 = min(s.sequence.seqlen_k, row_query[score_row + 8] + s.sequence.seqlen_k - s.sequence.seqlen_q + 1) - (n * 64)
+              - (16 * warp + lane % 16);
+          const int end_9 = min(s.sequence.seqlen_k, row_query[score_row + 9] + s.sequence.seqlen_k - s.sequence.seqlen_q + 1) - (n * 64)
+              - (16 * warp + lane % 16);
+          const int end_10 = min(s.sequence.seqlen_k, row_query[score_row + 10] + s.sequence.seqlen_k - s.sequence.seqlen_q + 1) - (n * 64)
+              - (16 * warp + lane % 16);
+          const int end_11 = min(s.sequence.seqlen_k, row_query[score_row + 11] + s.sequence.seqlen_k - s.sequence.seqlen_q + 1) - (n * 64)
+              - (16 * warp + lane % 16);
+          const int end_12 = min(s.sequence.seqlen_k, row_query[score_row + 12] + s.sequence.seqlen_k - s.sequence.seqlen_q + 1) - (n * 64)
+              - (16 * warp + lane % 16);
+          const int end_13 = min(s.sequence.seqlen_k, row_query[score_row + 13] + s.sequence.seqlen_k - s.sequence.seqlen_q + 1) - (n * 64)
+              - (16 * warp + lane % 16);
+          const int end_14 = min(s.sequence.seqlen_k, row_query[score_row + 14] + s.sequence.seqlen_k - s.sequence.seqlen_q + 1) - (n * 64)
+              - (16 * warp + lane % 16);
+          const int end_15 = min(s.sequence.seqlen_k, row_query[score_row + 15] + s.sequence.seqlen_k - s.sequence.seqlen_q + 1) - (n * 64)
+              - (16 * warp + lane % 16);
+          const int end_16 = min(s.sequence.seqlen_k, row_query[score_row + 16] + s.sequence.seqlen_k - s.sequence.seqlen_q + 1) - (n * 64)
+              - (16 * warp + lane % 16);
+          const int end_17 = min(s.sequence.seqlen_k, row_query[score_row + 17] + s.sequence.seqlen_k - s.sequence.seqlen_q + 1) - (n * 64)
+              - (16 * warp + lane % 16);
+          const int end_18 = min(s.sequence.seqlen_k, row_query[score_row + 18] + s.sequence.seqlen_k - s.sequence.seqlen_q + 1) - (n * 64)
+              - (16 * warp + lane % 16);
+          const int end_19 = min(s.sequence.seqlen_k, row_query[score_row + 19] + s.sequence.seqlen_k - s.sequence.seqlen_q + 1) - (n * 64)
+              - (16 * warp + lane % 16);
+          const int end_20 = min(s.sequence.seqlen_k, row_query[score_row + 20] + s.sequence.seqlen_k - s.sequence.seqlen_q + 1) - (n * 64)
+              - (16 * warp + lane % 16);
+          const int end_21 = min(s.sequence.seqlen_k, row_query[score_row + 21] + s.sequence.seqlen_k - s.sequence.seqlen_q + 1) - (n * 64)
+              - (16 * warp + lane % 16);
+          const int end_22 = min(s.sequence.seqlen_k, row_query[score_row + 22] + s.sequence.seqlen_k - s.sequence.seqlen_q + 1) - (n * 64)
+              - (16 * warp + lane % 16);
+          const int end_23 = min(s.sequence.seqlen_k, row_query[score_row + 23] + s.sequence.seqlen_k - s.sequence.seqlen_q + 1) - (n * 64)
+              - (16 * warp + lane % 16);
+          const int end_24 = min(s.sequence.seqlen_k, row_query[score_row + 24] + s.sequence.seqlen_k - s.sequence.seqlen_q + 1) - (n * 64)
+              - (16 * warp + lane % 16);
+          const int end_25 = min(s.sequence.seqlen_k, row_query[score_row + 25] + s.sequence.seqlen_k - s.sequence.seqlen_q + 1) - (n * 64)
+              - (16 * warp + lane % 16);
+          const int end_26 = min(s.sequence.seqlen_k, row_query[score_row + 26] + s.sequence.seqlen_k - s.sequence.seqlen_q + 1) - (n * 64)
+              - (16 * warp + lane % 16);
+          const int end_27 = min(s.sequence.seqlen_k, row_query[score_row + 27] + s.sequence.seqlen_k - s.sequence.seqlen_q + 1) - (n * 64)
+              - (16 * warp + lane % 16);
+          const int end_28 = min(s.sequence.seqlen_k, row_query[score_row + 28] + s.sequence.seqlen_k - s.sequence.seqlen_q + 1) - (n * 64)
+              - (16 * warp + lane % 16);
+          const int end_29 = min(s.sequence.seqlen_k, row_query[score_row + 29] + s.sequence.seqlen_k - s.sequence.seqlen_q + 1) - (n * 64)
+              - (16 * warp + lane % 16);
+          const int end_30 = min(s.sequence.seqlen_k, row_query[score_row + 30] + s.sequence.seqlen_k - s.sequence.seqlen_q + 1) - (n * 64)
+              - (16 * warp + lane % 16);
+          const int end_31 = min(s.sequence.seqlen_k, row_query[score_row + 31] + s.sequence.seqlen_k - s.sequence.seqlen_q + 1) - (n * 64)
+              - (16 * warp + lane % 16);
           if (0 >= end_0) s_acc[0] = -kInfinity; if (0 >= end_1) s_acc[1] = -kInfinity;
           if (0 >= end_2) s_acc[2] = -kInfinity; if (0 >= end_3) s_acc[3] = -kInfinity;
           if (0 >= end_4) s_acc[4] = -kInfinity; if (0 >= end_5) s_acc[5] = -kInfinity;
@@ -827,7 +865,8 @@ kiln_deepseek_mla_decode_sm100a(const __grid_constant__ TensorMap k_map,
       const auto finish = [&](int row, float maximum, float sum, bool first) {
         const float top = maximum * (factor * 0.693147181f);  // in log2 units a logit near the largest float is none
         const bool visible = sum != 0.0f;
-        if (first && row < rows) lse[(long long)row_head[row] * total_q + s.sequence.q_start + row_query[row]] = visible ? top + log2_approx(sum) * 0.693147181f : -kInfinity;
+        if (first && row < rows) lse[(long long)row_head[row] * total_q + s.sequence.q_start + row_query[row]] = visible ? top
+            + log2_approx(sum) * 0.693147181f : -kInfinity;
         return sum != 0.0f ? 1.0f / sum : 0.0f;
       };
       // first element of O of a packed row
@@ -859,7 +898,8 @@ kiln_deepseek_mla_decode_sm100a(const __grid_constant__ TensorMap k_map,
       }
       else {
         // this block's part: O' not yet divided by the sums, row by row, then (maximum, sum) of each row
-        float* const part = workspace + ((range.cell * problem.team_heads + (int)block_id() % problem.team_heads) * 2ll + s.second_slot) * 32896;
+        float* const part = workspace + ((range.cell * problem.team_heads + (int)block_id() % problem.team_heads) * 2ll + s.second_slot)
+            * 32896;
         #pragma unroll 1
         for (int block = 0; block < 4; ++block) {
           const u32 o_block = tmem_lanes + 128 + block * 64;
@@ -883,7 +923,8 @@ kiln_deepseek_mla_decode_sm100a(const __grid_constant__ TensorMap k_map,
           // the last block of the item adds the parts up, in order, and leaves the counter as it was found
           if (threadIdx.x == 0) item_counters[s.item] = 0;
           const long long stride = problem.team_heads * 2ll * 32896;
-          const float* const parts = workspace + (split.first_cell * problem.team_heads + (int)block_id() % problem.team_heads) * 2ll * 32896;
+          const float* const parts = workspace + (split.first_cell * problem.team_heads + (int)block_id() % problem.team_heads) * 2ll
+              * 32896;
           const int shift = split.first_second ? 32896 : 0;  // part 0 may be the second of its block
       #pragma unroll 1
           for (int i = threadIdx.x; i < rows * 128; i += 128) {
@@ -906,7 +947,8 @@ kiln_deepseek_mla_decode_sm100a(const __grid_constant__ TensorMap k_map,
             }
             const float inverse = finish(row, maximum, sum, c == 0);
             odd = odd || !(fmaf(out.x, out.y, out.z * out.w) * 0.0f == 0.0f);
-            *(uint2*)(output_row(row) + 4 * c) = make_uint2(pack_bf16(out.x * inverse, out.y * inverse), pack_bf16(out.z * inverse, out.w * inverse));
+            *(uint2*)(output_row(row) + 4 * c) = make_uint2(pack_bf16(out.x * inverse, out.y * inverse),
+                pack_bf16(out.z * inverse, out.w * inverse));
           }
         }
       }
@@ -916,16 +958,20 @@ kiln_deepseek_mla_decode_sm100a(const __grid_constant__ TensorMap k_map,
         const int again = *(int*)(smem_bytes + 226956);
         // V of a key that is hidden from some of these rows and not from others, and is not finite: those rows again.
         if (same(again)) {
-          const int lane_32 = (int)thread_id() & 31, row_begin = same(s.m_block * 64 + min(warp * ((rows + 3) / 4), rows)), row_end = same(s.m_block * 64 + min((warp + 1) * ((rows + 3) / 4), rows));
+          const int lane_32 = (int)thread_id() & 31, row_begin = same(s.m_block * 64 + min(warp * ((rows + 3) / 4), rows)),
+              row_end = same(s.m_block * 64 + min((warp + 1) * ((rows + 3) / 4), rows));
           // the last key past some row's end, and the first one before some row's first, with a V that is not finite
           int highest = -1, lowest = 0x7fffffff;
           {
             const int row = row_begin, last = same(min((s.sequence.first_tile + s.sequence.num_tiles) * 64, s.sequence.seqlen_k)) - 1;
         #pragma unroll 1
-            for (int first = same(max(min(s.sequence.seqlen_k, (row / group + s.sequence.seqlen_k - s.sequence.seqlen_q) + 1), 0)); first <= last; first += 32) {
+            for (int first = same(max(min(s.sequence.seqlen_k, (row / group + s.sequence.seqlen_k - s.sequence.seqlen_q) + 1), 0));
+                first <= last; first += 32) {
               const int key = min(first + lane_32, last);
-              const int found = key < s.sequence.seqlen_k ? page_of(page_table, page_table_stride, num_pages, s.batch, key) : -1, page = max(found, 0);
-              highest = found < 0 || finite_halves((const u32*)(k + s.kv_head * k_stride_head + page * k_stride_page + ((key) % 64) * k_stride_seq), 256) ? highest : key;
+              const int found = key < s.sequence.seqlen_k ? page_of(page_table, page_table_stride, num_pages, s.batch, key) : -1,
+                  page = max(found, 0);
+              highest = found < 0 || finite_halves((const u32*)(k + s.kv_head * k_stride_head + page * k_stride_page
+                  + (key % 64) * k_stride_seq), 256) ? highest : key;
             }
             highest = same(largest_of_lanes(highest));
           }
@@ -933,7 +979,8 @@ kiln_deepseek_mla_decode_sm100a(const __grid_constant__ TensorMap k_map,
           for (int row = row_begin; row < row_end; ++row) {
             const int begin = same(0), end = same(min(s.sequence.seqlen_k, (row / group + s.sequence.seqlen_k - s.sequence.seqlen_q) + 1));
             if (highest < end && lowest >= begin) continue;
-            const u32* const query_words = (const u32*)(q + (s.sequence.q_start + row / group) * q_stride_seq + (s.kv_head * group + row % group) * q_stride_head);
+            const u32* const query_words = (const u32*)(q + (s.sequence.q_start + row / group) * q_stride_seq
+                + (s.kv_head * group + row % group) * q_stride_head);
             float maximum = -kInfinity, sum = 0.0f, out[16];
         #pragma unroll
             for (int i = 0; i < 16; ++i) out[i] = 0.0f;
@@ -944,8 +991,9 @@ kiln_deepseek_mla_decode_sm100a(const __grid_constant__ TensorMap k_map,
               float score[1] = {0.0f};
               {
                 const int key = max(min(first + lane_32, end - 1), begin);
-                const int found = key < s.sequence.seqlen_k ? page_of(page_table, page_table_stride, num_pages, s.batch, key) : -1, page = max(found, 0);
-                const u32* const key_words = (const u32*)(k + s.kv_head * k_stride_head + page * k_stride_page + ((key) % 64) * k_stride_seq);
+                const int found = key < s.sequence.seqlen_k ? page_of(page_table, page_table_stride, num_pages, s.batch, key) : -1,
+                    page = max(found, 0);
+                const u32* const key_words = (const u32*)(k + s.kv_head * k_stride_head + page * k_stride_page + (key % 64) * k_stride_seq);
                 UNROLL_4
                 for (int i = 0; i < 288; ++i) {
                   score[0] = fmaf(low_half(query_words[i]), low_half(key_words[i]), score[0]);
@@ -966,9 +1014,11 @@ kiln_deepseek_mla_decode_sm100a(const __grid_constant__ TensorMap k_map,
               for (int j = 0; j < 32; ++j) {
                 const int key = max(min(first + j, end - 1), begin);
                 const float p = lane_float(weight, j);
-                const int found = key < s.sequence.seqlen_k ? page_of(page_table, page_table_stride, num_pages, s.batch, key) : -1, page = max(found, 0);
+                const int found = key < s.sequence.seqlen_k ? page_of(page_table, page_table_stride, num_pages, s.batch, key) : -1,
+                    page = max(found, 0);
                 const bool seen = found >= 0 && lane_float(score[0], j) != -kInfinity;
-                const u32* const value_words = (const u32*)(k + s.kv_head * k_stride_head + page * k_stride_page + ((key) % 64) * k_stride_seq);
+                const u32* const value_words = (const u32*)(k + s.kv_head * k_stride_head + page * k_stride_page
+                    + (key % 64) * k_stride_seq);
         #pragma unroll
                 for (int i = 0; i < 16; i += 2) {
                   u32 two = value_words[min(lane_32 + 16 * i, 255)];
@@ -1079,17 +1129,23 @@ kiln_deepseek_mla_decode_sm100a(const __grid_constant__ TensorMap k_map,
         mbarrier_wait(mbar_k_empty + k_stage * 24 + 8, k_phase);
         if (lane == 0) mbarrier_arrive_expect_tx(mbar_k_full + k_stage * 24 + 8, 24576);
         if (lane == 0) {
-          tma_load(smem_k + k_stage * 73728 + 24576, &k_map, mbar_k_full + k_stage * 24 + 8, 192, 0, s.kv_head, page, 0x12F0000000000000ull);
-          tma_load(smem_k + k_stage * 73728 + 32768, &k_map, mbar_k_full + k_stage * 24 + 8, 256, 0, s.kv_head, page, 0x12F0000000000000ull);
-          tma_load(smem_k + k_stage * 73728 + 40960, &k_map, mbar_k_full + k_stage * 24 + 8, 320, 0, s.kv_head, page, 0x12F0000000000000ull);
+          tma_load(smem_k + k_stage * 73728 + 24576, &k_map, mbar_k_full + k_stage * 24 + 8, 192, 0, s.kv_head, page,
+              0x12F0000000000000ull);
+          tma_load(smem_k + k_stage * 73728 + 32768, &k_map, mbar_k_full + k_stage * 24 + 8, 256, 0, s.kv_head, page,
+              0x12F0000000000000ull);
+          tma_load(smem_k + k_stage * 73728 + 40960, &k_map, mbar_k_full + k_stage * 24 + 8, 320, 0, s.kv_head, page,
+              0x12F0000000000000ull);
         }
         mbarrier_wait(mbar_k_empty + k_stage * 24 + 16, k_phase);
         __syncwarp();  // no lane looks a turn of the ring later, at the parity of the turn before
         if (lane == 0) mbarrier_arrive_expect_tx(mbar_k_full + k_stage * 24 + 16, 24576);
         if (lane == 0) {
-          tma_load(smem_k + k_stage * 73728 + 49152, &k_map, mbar_k_full + k_stage * 24 + 16, 384, 0, s.kv_head, page, 0x12F0000000000000ull);
-          tma_load(smem_k + k_stage * 73728 + 57344, &k_map, mbar_k_full + k_stage * 24 + 16, 448, 0, s.kv_head, page, 0x12F0000000000000ull);
-          tma_load(smem_k + k_stage * 73728 + 65536, &k_map, mbar_k_full + k_stage * 24 + 16, 512, 0, s.kv_head, page, 0x12F0000000000000ull);
+          tma_load(smem_k + k_stage * 73728 + 49152, &k_map, mbar_k_full + k_stage * 24 + 16, 384, 0, s.kv_head, page,
+              0x12F0000000000000ull);
+          tma_load(smem_k + k_stage * 73728 + 57344, &k_map, mbar_k_full + k_stage * 24 + 16, 448, 0, s.kv_head, page,
+              0x12F0000000000000ull);
+          tma_load(smem_k + k_stage * 73728 + 65536, &k_map, mbar_k_full + k_stage * 24 + 16, 512, 0, s.kv_head, page,
+              0x12F0000000000000ull);
         }
         k_phase ^= k_stage; k_stage ^= 1;
       }

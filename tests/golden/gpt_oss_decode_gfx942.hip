@@ -77,13 +77,15 @@ DEVICE u32x4 buffer_load_16(i32x4 buffer, u32 offset) {
   return __builtin_bit_cast(u32x4, raw_buffer_load_x4(buffer, (int)offset, 0, 0));
 }
 
-__device__ void raw_buffer_store_x4(i32x4 data, i32x4 buffer, int offset, int scalar_offset, int policy) __asm("llvm.amdgcn.raw.buffer.store.v4i32");
+__device__ void raw_buffer_store_x4(i32x4 data, i32x4 buffer, int offset, int scalar_offset,
+    int policy) __asm("llvm.amdgcn.raw.buffer.store.v4i32");
 DEVICE void buffer_store_16(i32x4 buffer, u32 offset, u32x4 data) {
   raw_buffer_store_x4(__builtin_bit_cast(i32x4, data), buffer, (int)offset, 0, 0);
 }
 
 typedef int i32x2 __attribute__((ext_vector_type(2)));
-__device__ void raw_buffer_store_x2(i32x2 data, i32x4 buffer, int offset, int scalar_offset, int policy) __asm("llvm.amdgcn.raw.buffer.store.v2i32");
+__device__ void raw_buffer_store_x2(i32x2 data, i32x4 buffer, int offset, int scalar_offset,
+    int policy) __asm("llvm.amdgcn.raw.buffer.store.v2i32");
 DEVICE void buffer_store_8(i32x4 buffer, u32 offset, u32x2 data) {
   raw_buffer_store_x2(__builtin_bit_cast(i32x2, data), buffer, (int)offset, 0, 0);
 }
@@ -458,7 +460,8 @@ void kiln_gpt_oss_decode_gfx942(const u16* q,
     const int packed = m_block * 16 + (lane & 15), position = packed / group;
     const bool in_rows = (lane & 15) < rows;
     u32x4 q_reg[2];  // Q: 16 x 64 as the B operand of K Q'
-    const i32x4 q_rows = buffer_resource(q_head, queries > 0 ? (int)(((queries - 1) * q_stride_seq + (group - 1) * q_stride_head + 64) * 2) : 0);
+    const i32x4 q_rows = buffer_resource(q_head, queries > 0 ? (int)(((queries - 1) * q_stride_seq + (group - 1) * q_stride_head + 64) * 2)
+        : 0);
     const u32 q_from = (in_rows ? (u32)((position * q_stride_seq + packed % group * q_stride_head) * 2) : 0x80000000u) + lane / 16 * 16;
     q_reg[0] = buffer_load_16(q_rows, q_from + 0);
     q_reg[1] = buffer_load_16(q_rows, q_from + 64);
@@ -470,23 +473,28 @@ void kiln_gpt_oss_decode_gfx942(const u16* q,
     int k_row = first_key;  // first key of the next tile
     const u32 k_vector = lane / 4;
     const u32 k_from_0 = (k_vector ^ (k_vector >> 3 & 7)) / 4 * k_row_bytes + (k_vector ^ (k_vector >> 3 & 7)) % 4 * 16 + lane % 4 * 4;
-    const u32 k_from_2 = ((k_vector ^ (k_vector >> 3 & 7)) ^ 2) / 4 * k_row_bytes + ((k_vector ^ (k_vector >> 3 & 7)) ^ 2) % 4 * 16 + lane % 4 * 4;
-    const u32 k_from_4 = ((k_vector ^ (k_vector >> 3 & 7)) ^ 4) / 4 * k_row_bytes + ((k_vector ^ (k_vector >> 3 & 7)) ^ 4) % 4 * 16 + lane % 4 * 4;
-    const u32 k_from_6 = ((k_vector ^ (k_vector >> 3 & 7)) ^ 6) / 4 * k_row_bytes + ((k_vector ^ (k_vector >> 3 & 7)) ^ 6) % 4 * 16 + lane % 4 * 4;
+    const u32 k_from_2 = ((k_vector ^ (k_vector >> 3 & 7)) ^ 2) / 4 * k_row_bytes + ((k_vector ^ (k_vector >> 3 & 7)) ^ 2) % 4 * 16
+        + lane % 4 * 4;
+    const u32 k_from_4 = ((k_vector ^ (k_vector >> 3 & 7)) ^ 4) / 4 * k_row_bytes + ((k_vector ^ (k_vector >> 3 & 7)) ^ 4) % 4 * 16
+        + lane % 4 * 4;
+    const u32 k_from_6 = ((k_vector ^ (k_vector >> 3 & 7)) ^ 6) / 4 * k_row_bytes + ((k_vector ^ (k_vector >> 3 & 7)) ^ 6) % 4 * 16
+        + lane % 4 * 4;
     const int k_first_0 = warp * 32;
     const u32 k_tile_0 = 0 * 64;
     const u32 k_lds_0 = lds_start + warp * 2048 + 0 * 4096;
     const u32 k_frag_row = lane & 15, k_frag_col = lane / 16 * 8;
     const u32 k_frag_vector = k_frag_row * 4 + k_frag_col / 8;
     const u32 k_frag_0 = 0 + warp * 2048 + (k_frag_vector ^ (k_frag_vector >> 3 & 7)) * 16;
-    // V: 1 tiles of 32 x 64 a load, 2 waves on each
+    // V: 1 tile of 32 x 64 a load, 2 waves on each
     const int v_row_bytes = (int)(v_stride_seq * 2);
     const u8* const v_pages = (const u8*)(v_head);
     const int v_keys = keys;
     int v_row = first_key;  // first key of the next tile
     const u32 v_vector = lane / 4 + warp % 2 * 128;
-    const u32 v_from_0 = ((v_vector ^ (v_vector >> 3 & 4)) / 8 - warp % 2 * 16) * v_row_bytes + (v_vector ^ (v_vector >> 3 & 4)) % 8 * 16 + lane % 4 * 4;
-    const u32 v_from_4 = (((v_vector ^ (v_vector >> 3 & 4)) ^ 4) / 8 - warp % 2 * 16) * v_row_bytes + ((v_vector ^ (v_vector >> 3 & 4)) ^ 4) % 8 * 16 + lane % 4 * 4;
+    const u32 v_from_0 = ((v_vector ^ (v_vector >> 3 & 4)) / 8 - warp % 2 * 16) * v_row_bytes + (v_vector ^ (v_vector >> 3 & 4)) % 8 * 16
+        + lane % 4 * 4;
+    const u32 v_from_4 = (((v_vector ^ (v_vector >> 3 & 4)) ^ 4) / 8 - warp % 2 * 16) * v_row_bytes
+        + ((v_vector ^ (v_vector >> 3 & 4)) ^ 4) % 8 * 16 + lane % 4 * 4;
     const int v_first_0 = (warp / 2) * 32 + warp % 2 * 16;
     const u32 v_tile_0 = 0 * 128;
     const u32 v_lds_0 = lds_start + 4096 + (warp / 2) * 4096 + 0 * 4096 + warp % 2 * 2048;
@@ -511,7 +519,8 @@ void kiln_gpt_oss_decode_gfx942(const u16* q,
         const int page = row < k_keys ? pages[(u32)row / 16u] : num_pages;
         // rows past the sequence, and pages that do not exist, read as zeros
         const int left = (u32)page < (u32)num_pages ? min_of(k_keys - row, 16) : 0;
-        const i32x4 tile = page_resource(k_pages + page * (k_stride_page * 2) + (u32)row % 16u * (long long)k_row_bytes, left > 0 ? (left - 1) * k_row_bytes + 128 : 0);
+        const i32x4 tile = page_resource(k_pages + page * (k_stride_page * 2) + (u32)row % 16u * (long long)k_row_bytes,
+            left > 0 ? (left - 1) * k_row_bytes + 128 : 0);
         u32 from_0_0 = k_from_0 + k_tile_0;
         BUFFER_TO_LDS_4(tile, k_lds_0, 0, from_0_0);
         u32 from_0_2 = k_from_2 + k_tile_0;
@@ -529,7 +538,8 @@ void kiln_gpt_oss_decode_gfx942(const u16* q,
         const int page = row < k_keys ? pages[(u32)row / 16u] : num_pages;
         // rows past the sequence, and pages that do not exist, read as zeros
         const int left = (u32)page < (u32)num_pages ? min_of(k_keys - row, 16) : 0;
-        const i32x4 tile = page_resource(k_pages + page * (k_stride_page * 2) + (u32)row % 16u * (long long)k_row_bytes, left > 0 ? (left - 1) * k_row_bytes + 128 : 0);
+        const i32x4 tile = page_resource(k_pages + page * (k_stride_page * 2) + (u32)row % 16u * (long long)k_row_bytes,
+            left > 0 ? (left - 1) * k_row_bytes + 128 : 0);
         u32 from_0_0 = k_from_0 + k_tile_0;
         BUFFER_TO_LDS_4(tile, k_lds_0, 1024, from_0_0);
         u32 from_0_2 = k_from_2 + k_tile_0;
@@ -559,7 +569,8 @@ void kiln_gpt_oss_decode_gfx942(const u16* q,
             const int page = row < k_keys ? pages[(u32)row / 16u] : num_pages;
             // rows past the sequence, and pages that do not exist, read as zeros
             const int left = (u32)page < (u32)num_pages ? min_of(k_keys - row, 16) : 0;
-            const i32x4 tile = page_resource(k_pages + page * (k_stride_page * 2) + (u32)row % 16u * (long long)k_row_bytes, left > 0 ? (left - 1) * k_row_bytes + 128 : 0);
+            const i32x4 tile = page_resource(k_pages + page * (k_stride_page * 2) + (u32)row % 16u * (long long)k_row_bytes,
+                left > 0 ? (left - 1) * k_row_bytes + 128 : 0);
             u32 from_0_0 = k_from_0 + k_tile_0 + 64;
             BUFFER_TO_LDS_4(tile, k_lds_0, 0, from_0_0);
             u32 from_0_2 = k_from_2 + k_tile_0 + 64;
@@ -577,7 +588,8 @@ void kiln_gpt_oss_decode_gfx942(const u16* q,
             const int page = row < k_keys ? pages[(u32)row / 16u] : num_pages;
             // rows past the sequence, and pages that do not exist, read as zeros
             const int left = (u32)page < (u32)num_pages ? min_of(k_keys - row, 16) : 0;
-            const i32x4 tile = page_resource(k_pages + page * (k_stride_page * 2) + (u32)row % 16u * (long long)k_row_bytes, left > 0 ? (left - 1) * k_row_bytes + 128 : 0);
+            const i32x4 tile = page_resource(k_pages + page * (k_stride_page * 2) + (u32)row % 16u * (long long)k_row_bytes,
+                left > 0 ? (left - 1) * k_row_bytes + 128 : 0);
             u32 from_0_0 = k_from_0 + k_tile_0 + 64;
             BUFFER_TO_LDS_4(tile, k_lds_0, 1024, from_0_0);
             u32 from_0_2 = k_from_2 + k_tile_0 + 64;
@@ -609,7 +621,8 @@ void kiln_gpt_oss_decode_gfx942(const u16* q,
             const int page = row < v_keys ? pages[(u32)row / 16u] : num_pages;
             // rows past the sequence, and pages that do not exist, read as zeros
             const int left = (u32)page < (u32)num_pages ? min_of(v_keys - row, 16) : 0;
-            const i32x4 tile = page_resource(v_pages + page * (v_stride_page * 2) + (u32)row % 16u * (long long)v_row_bytes, left > 0 ? (left - 1) * v_row_bytes + 128 : 0);
+            const i32x4 tile = page_resource(v_pages + page * (v_stride_page * 2) + (u32)row % 16u * (long long)v_row_bytes,
+                left > 0 ? (left - 1) * v_row_bytes + 128 : 0);
             u32 from_0_0 = v_from_0 + v_tile_0;
             BUFFER_TO_LDS_4(tile, v_lds_0, 0, from_0_0);
             from_0_0 += 2 * v_row_bytes;
@@ -695,12 +708,14 @@ void kiln_gpt_oss_decode_gfx942(const u16* q,
         SCHEDULE_FENCE();
         u32x2 v_reg[4];  // fragments of 4 elements
         {
-          const u32 key_0 = lds_read_4(lds + v_frag_x2_0), key_1 = lds_read_4(lds + v_frag_x2_0 + 128), key_2 = lds_read_4(lds + v_frag_x2_0 + 256), key_3 = lds_read_4(lds + v_frag_x2_0 + 384);
+          const u32 key_0 = lds_read_4(lds + v_frag_x2_0), key_1 = lds_read_4(lds + v_frag_x2_0 + 128),
+              key_2 = lds_read_4(lds + v_frag_x2_0 + 256), key_3 = lds_read_4(lds + v_frag_x2_0 + 384);
           v_reg[0] = u32x2{low_halves(key_0, key_1), low_halves(key_2, key_3)};
           v_reg[1] = u32x2{high_halves(key_0, key_1), high_halves(key_2, key_3)};
         }
         {
-          const u32 key_0 = lds_read_4(lds + v_frag_x2_0 + 2048), key_1 = lds_read_4(lds + v_frag_x2_0 + 2176), key_2 = lds_read_4(lds + v_frag_x2_0 + 2304), key_3 = lds_read_4(lds + v_frag_x2_0 + 2432);
+          const u32 key_0 = lds_read_4(lds + v_frag_x2_0 + 2048), key_1 = lds_read_4(lds + v_frag_x2_0 + 2176),
+              key_2 = lds_read_4(lds + v_frag_x2_0 + 2304), key_3 = lds_read_4(lds + v_frag_x2_0 + 2432);
           v_reg[2] = u32x2{low_halves(key_0, key_1), low_halves(key_2, key_3)};
           v_reg[3] = u32x2{high_halves(key_0, key_1), high_halves(key_2, key_3)};
         }
@@ -712,7 +727,8 @@ void kiln_gpt_oss_decode_gfx942(const u16* q,
             const int page = row < v_keys ? pages[(u32)row / 16u] : num_pages;
             // rows past the sequence, and pages that do not exist, read as zeros
             const int left = (u32)page < (u32)num_pages ? min_of(v_keys - row, 16) : 0;
-            const i32x4 tile = page_resource(v_pages + page * (v_stride_page * 2) + (u32)row % 16u * (long long)v_row_bytes, left > 0 ? (left - 1) * v_row_bytes + 128 : 0);
+            const i32x4 tile = page_resource(v_pages + page * (v_stride_page * 2) + (u32)row % 16u * (long long)v_row_bytes,
+                left > 0 ? (left - 1) * v_row_bytes + 128 : 0);
             u32 from_0_0 = v_from_0 + v_tile_0;
             BUFFER_TO_LDS_4(tile, v_lds_0, 0, from_0_0);
             from_0_0 += 2 * v_row_bytes;
@@ -742,12 +758,14 @@ void kiln_gpt_oss_decode_gfx942(const u16* q,
         WAIT_LOADS_AND_SYNC(0);
         u32x2 v_reg[4];  // fragments of 4 elements
         {
-          const u32 key_0 = lds_read_4(lds + v_frag_x2_0), key_1 = lds_read_4(lds + v_frag_x2_0 + 128), key_2 = lds_read_4(lds + v_frag_x2_0 + 256), key_3 = lds_read_4(lds + v_frag_x2_0 + 384);
+          const u32 key_0 = lds_read_4(lds + v_frag_x2_0), key_1 = lds_read_4(lds + v_frag_x2_0 + 128),
+              key_2 = lds_read_4(lds + v_frag_x2_0 + 256), key_3 = lds_read_4(lds + v_frag_x2_0 + 384);
           v_reg[0] = u32x2{low_halves(key_0, key_1), low_halves(key_2, key_3)};
           v_reg[1] = u32x2{high_halves(key_0, key_1), high_halves(key_2, key_3)};
         }
         {
-          const u32 key_0 = lds_read_4(lds + v_frag_x2_0 + 2048), key_1 = lds_read_4(lds + v_frag_x2_0 + 2176), key_2 = lds_read_4(lds + v_frag_x2_0 + 2304), key_3 = lds_read_4(lds + v_frag_x2_0 + 2432);
+          const u32 key_0 = lds_read_4(lds + v_frag_x2_0 + 2048), key_1 = lds_read_4(lds + v_frag_x2_0 + 2176),
+              key_2 = lds_read_4(lds + v_frag_x2_0 + 2304), key_3 = lds_read_4(lds + v_frag_x2_0 + 2432);
           v_reg[2] = u32x2{low_halves(key_0, key_1), low_halves(key_2, key_3)};
           v_reg[3] = u32x2{high_halves(key_0, key_1), high_halves(key_2, key_3)};
         }
@@ -759,7 +777,8 @@ void kiln_gpt_oss_decode_gfx942(const u16* q,
               const int page = row < k_keys ? pages[(u32)row / 16u] : num_pages;
               // rows past the sequence, and pages that do not exist, read as zeros
               const int left = (u32)page < (u32)num_pages ? min_of(k_keys - row, 16) : 0;
-              const i32x4 tile = page_resource(k_pages + page * (k_stride_page * 2) + (u32)row % 16u * (long long)k_row_bytes, left > 0 ? (left - 1) * k_row_bytes + 128 : 0);
+              const i32x4 tile = page_resource(k_pages + page * (k_stride_page * 2) + (u32)row % 16u * (long long)k_row_bytes,
+                  left > 0 ? (left - 1) * k_row_bytes + 128 : 0);
               u32 from_0_0 = k_from_0 + k_tile_0;
               BUFFER_TO_LDS_4(tile, k_lds_0, 0, from_0_0);
               u32 from_0_2 = k_from_2 + k_tile_0;
@@ -777,7 +796,8 @@ void kiln_gpt_oss_decode_gfx942(const u16* q,
               const int page = row < k_keys ? pages[(u32)row / 16u] : num_pages;
               // rows past the sequence, and pages that do not exist, read as zeros
               const int left = (u32)page < (u32)num_pages ? min_of(k_keys - row, 16) : 0;
-              const i32x4 tile = page_resource(k_pages + page * (k_stride_page * 2) + (u32)row % 16u * (long long)k_row_bytes, left > 0 ? (left - 1) * k_row_bytes + 128 : 0);
+              const i32x4 tile = page_resource(k_pages + page * (k_stride_page * 2) + (u32)row % 16u * (long long)k_row_bytes,
+                  left > 0 ? (left - 1) * k_row_bytes + 128 : 0);
               u32 from_0_0 = k_from_0 + k_tile_0;
               BUFFER_TO_LDS_4(tile, k_lds_0, 1024, from_0_0);
               u32 from_0_2 = k_from_2 + k_tile_0;
@@ -830,12 +850,16 @@ void kiln_gpt_oss_decode_gfx942(const u16* q,
         top = higher;
       }
       const float inv_sum = sum != 0.0f ? own * rcp_approx(sum) : 0.0f;
-      const i32x4 o_rows = buffer_resource(o_head, queries > 0 ? (int)(((queries - 1) * o_stride_seq + (group - 1) * o_stride_head + 64) * 2) : 0);
+      const i32x4 o_rows = buffer_resource(o_head,
+          queries > 0 ? (int)(((queries - 1) * o_stride_seq + (group - 1) * o_stride_head + 64) * 2) : 0);
       const u32 o_from = in_rows ? (u32)((position * o_stride_seq + packed % group * o_stride_head + warp * 32) * 2) : 0x80000000u;
-      buffer_store_16(o_rows, o_from + 0 + lane / 16 * 16, u32x4{pack_bf16(o_acc[0][0] * inv_sum, o_acc[1][0] * inv_sum), pack_bf16(o_acc[0][1] * inv_sum, o_acc[1][1] * inv_sum), pack_bf16(o_acc[0][2] * inv_sum, o_acc[1][2] * inv_sum), pack_bf16(o_acc[0][3] * inv_sum, o_acc[1][3] * inv_sum)});
+      buffer_store_16(o_rows, o_from + 0 + lane / 16 * 16,
+          u32x4{pack_bf16(o_acc[0][0] * inv_sum, o_acc[1][0] * inv_sum), pack_bf16(o_acc[0][1] * inv_sum, o_acc[1][1] * inv_sum),
+          pack_bf16(o_acc[0][2] * inv_sum, o_acc[1][2] * inv_sum), pack_bf16(o_acc[0][3] * inv_sum, o_acc[1][3] * inv_sum)});
     } else {
       // this block's part
-      float* const part = workspace + ((range.cell * problem.team_heads + (int)block_id() % problem.team_heads) * 2ll + s.second_slot) * 1056;
+      float* const part = workspace + ((range.cell * problem.team_heads + (int)block_id() % problem.team_heads) * 2ll + s.second_slot)
+          * 1056;
       if (in_rows) {
         float* const at = part + (lane & 15) * 64 + warp * 32;
         store_global_16(at + 0 + lane / 16 * 8, f32x4{o_acc[0][0], o_acc[1][0], o_acc[0][1], o_acc[1][1]});
@@ -908,7 +932,8 @@ void kiln_gpt_oss_decode_gfx942(const u16* q,
           }
           sum *= inverse;
           odd = odd || !(fmaf(sum.x, sum.y, sum.z * sum.w) * 0.0f == 0.0f);
-          *(u32x2*)(o_head + (row / group) * o_stride_seq + row % group * o_stride_head + 4 * c) = u32x2{pack_bf16(sum.x, sum.y), pack_bf16(sum.z, sum.w)};
+          *(u32x2*)(o_head + (row / group) * o_stride_seq + row % group * o_stride_head + 4 * c) = u32x2{pack_bf16(sum.x, sum.y),
+              pack_bf16(sum.z, sum.w)};
         }
       }
     }
@@ -918,7 +943,8 @@ void kiln_gpt_oss_decode_gfx942(const u16* q,
       const int again = *(LDS int*)(lds + 10372);
       // V of a key that is hidden from some of these rows and not from others, and is not finite: those rows again.
       if (same(again)) {
-        const int lane_32 = (int)thread_id() & 31, row_begin = same(m_block * 16 + min(warp * ((rows + 1) / 2), rows)), row_end = same(m_block * 16 + min((warp + 1) * ((rows + 1) / 2), rows));
+        const int lane_32 = (int)thread_id() & 31, row_begin = same(m_block * 16 + min(warp * ((rows + 1) / 2), rows)),
+            row_end = same(m_block * 16 + min((warp + 1) * ((rows + 1) / 2), rows));
         // the last key past some row's end, and the first one before some row's first, with a V that is not finite
         int highest = -1, lowest = 0x7fffffff;
         {
@@ -927,7 +953,8 @@ void kiln_gpt_oss_decode_gfx942(const u16* q,
           for (int first = same(max(min(keys, (row / group + keys - queries) + 1), 0)); first <= last; first += 32) {
             const int key = min(first + lane_32, last);
             const int found = key < keys ? page_of(page_table, page_table_stride, num_pages, batch_index, key) : -1, page = max(found, 0);
-            highest = found < 0 || finite_halves((const u32*)(v + kv_head * v_stride_head + page * v_stride_page + ((key) % 16) * v_stride_seq), 32) ? highest : key;
+            highest = found < 0 || finite_halves((const u32*)(v + kv_head * v_stride_head + page * v_stride_page
+                + (key % 16) * v_stride_seq), 32) ? highest : key;
           }
           highest = same(largest_of_lanes(highest));
         }
@@ -937,7 +964,8 @@ void kiln_gpt_oss_decode_gfx942(const u16* q,
           for (int first = same(s.sequence.first_tile * 64); first <= last; first += 32) {
             const int key = min(first + lane_32, last);
             const int found = key < keys ? page_of(page_table, page_table_stride, num_pages, batch_index, key) : -1, page = max(found, 0);
-            lowest = found < 0 || finite_halves((const u32*)(v + kv_head * v_stride_head + page * v_stride_page + ((key) % 16) * v_stride_seq), 32) ? lowest : min(lowest, key);
+            lowest = found < 0 || finite_halves((const u32*)(v + kv_head * v_stride_head + page * v_stride_page
+                + (key % 16) * v_stride_seq), 32) ? lowest : min(lowest, key);
           }
           lowest = same(-largest_of_lanes(-lowest));
         }
@@ -945,7 +973,8 @@ void kiln_gpt_oss_decode_gfx942(const u16* q,
         for (int row = row_begin; row < row_end; ++row) {
           const int begin = same(max((row / group + keys - queries) - 127, 0)), end = same(min(keys, (row / group + keys - queries) + 1));
           if (highest < end && lowest >= begin) continue;
-          const u32* const query_words = (const u32*)(q + (q_start + row / group) * q_stride_seq + (kv_head * group + row % group) * q_stride_head);
+          const u32* const query_words = (const u32*)(q + (q_start + row / group) * q_stride_seq
+              + (kv_head * group + row % group) * q_stride_head);
           float maximum = -kInfinity, sum = 0.0f, out[2];
       #pragma unroll
           for (int i = 0; i < 2; ++i) out[i] = 0.0f;
@@ -957,7 +986,7 @@ void kiln_gpt_oss_decode_gfx942(const u16* q,
             {
               const int key = max(min(first + lane_32, end - 1), begin);
               const int found = key < keys ? page_of(page_table, page_table_stride, num_pages, batch_index, key) : -1, page = max(found, 0);
-              const u32* const key_words = (const u32*)(k + kv_head * k_stride_head + page * k_stride_page + ((key) % 16) * k_stride_seq);
+              const u32* const key_words = (const u32*)(k + kv_head * k_stride_head + page * k_stride_page + (key % 16) * k_stride_seq);
               UNROLL_4
               for (int i = 0; i < 32; ++i) {
                 score[0] = fmaf(low_half(query_words[i]), low_half(key_words[i]), score[0]);
@@ -980,7 +1009,7 @@ void kiln_gpt_oss_decode_gfx942(const u16* q,
               const float p = lane_float(weight, j);
               const int found = key < keys ? page_of(page_table, page_table_stride, num_pages, batch_index, key) : -1, page = max(found, 0);
               const bool seen = found >= 0 && lane_float(score[0], j) != -kInfinity;
-              const u32* const value_words = (const u32*)(v + kv_head * v_stride_head + page * v_stride_page + ((key) % 16) * v_stride_seq);
+              const u32* const value_words = (const u32*)(v + kv_head * v_stride_head + page * v_stride_page + (key % 16) * v_stride_seq);
       #pragma unroll
               for (int i = 0; i < 2; i += 2) {
                 u32 two = value_words[min(lane_32 + 16 * i, 31)];

@@ -470,10 +470,9 @@ __device__ __forceinline__ float over_lanes(const float* of_rows, int lane, Op o
     const float keep = (lane & 4) != 0 ? x[i + 2] : x[i], send = (lane & 4) != 0 ? x[i] : x[i + 2];
     x[i] = op(keep, __shfl_xor_sync(0xffffffffu, send, 4));
   }
-  #pragma unroll
-  for (int i = 0; i < 1; ++i) {
-    const float keep = (lane & 2) != 0 ? x[i + 1] : x[i], send = (lane & 2) != 0 ? x[i] : x[i + 1];
-    x[i] = op(keep, __shfl_xor_sync(0xffffffffu, send, 2));
+  {
+    const float keep = (lane & 2) != 0 ? x[1] : x[0], send = (lane & 2) != 0 ? x[0] : x[1];
+    x[0] = op(keep, __shfl_xor_sync(0xffffffffu, send, 2));
   }
   x[0] = op(x[0], __shfl_xor_sync(0xffffffffu, x[0], 1));
   return x[0];
@@ -526,7 +525,7 @@ kiln_gpt_oss_decode_sm100a(const __grid_constant__ TensorMap k_map,
   #else
   extern __shared__ __align__(1024) unsigned char smem_bytes[];
   const u32 smem = smem_address(smem_bytes);
-  const u32 smem_k = smem + 0, smem_v = smem + 65536, smem_q = smem + 131072, smem_p = smem + 133120;
+  const u32 smem_k = smem, smem_v = smem + 65536, smem_q = smem + 131072, smem_p = smem + 133120;
   // Q is there; S' of every second tile is there (two); P is there, S' was read and O' rescaled; every V' P' has ended.
   const u32 mbar_q_full = smem + 138624, mbar_s_full = mbar_q_full + 8, mbar_p_full = mbar_q_full + 24, mbar_o_full = mbar_q_full + 32;
   const u32 mbar_k_full = smem + 138664, mbar_k_empty = smem + 138696;
@@ -601,9 +600,8 @@ kiln_gpt_oss_decode_sm100a(const __grid_constant__ TensorMap k_map,
       }
       named_barrier_sync(1, 128);
       // Q: rows past the last and columns past the depth are zeros
-  #pragma unroll 4
-      for (int round = 0; round < 1; ++round) {
-        const int i = 128 * round + threadIdx.x, r = i / 8, c = i % 8;
+      {
+        const int i = threadIdx.x, r = i / 8, c = i % 8;
         const u32 at = smem_q + (c / 8) * 2048 + r * 128 + (((c % 8) ^ (r % 8)) << 4);
         if (r < rows) {
           copy_async_16(at, q + (s.sequence.q_start + row_query[r]) * q_stride_seq + row_head[r] * q_stride_head + 8 * c);
@@ -615,11 +613,11 @@ kiln_gpt_oss_decode_sm100a(const __grid_constant__ TensorMap k_map,
       fence_proxy_async();
       __syncwarp();
       if (lane == 0) mbarrier_arrive(mbar_q_full);
-      const int clean_end = min(s.sequence.seqlen_k, (s.sequence.seqlen_k - s.sequence.seqlen_q + row_query[0]) + 1);  // keys before it are hidden from no row by their end
+      // keys before it are hidden from no row by their end
+      const int clean_end = min(s.sequence.seqlen_k, (s.sequence.seqlen_k - s.sequence.seqlen_q + row_query[0]) + 1);
       const int clean_first = max((s.sequence.seqlen_k - s.sequence.seqlen_q + row_query[max(rows, 1) - 1]) - 127, 0);
       float row_max[1], row_sum[16];  // of the lane's own rows over all keys; of all rows over this thread's keys
-  #pragma unroll
-      for (int i = 0; i < 1; ++i) row_max[i] = -kInfinity;
+      row_max[0] = -kInfinity;
   #pragma unroll
       for (int r = 0; r < 16; ++r) row_sum[r] = 0.0f;
   #pragma unroll 1
@@ -630,37 +628,53 @@ kiln_gpt_oss_decode_sm100a(const __grid_constant__ TensorMap k_map,
         tmem_load_16(s_acc, tmem_lanes + s_buffer * 16);
         if ((n + 1) * 128 > clean_end || n * 128 < clean_first) {
           // keys outside the row's range do not count
-          const int end_0 = min(s.sequence.seqlen_k, row_query[0] + s.sequence.seqlen_k - s.sequence.seqlen_q + 1) - (n * 128) - (int)threadIdx.x;
+          const int end_0 = min(s.sequence.seqlen_k, row_query[0] + s.sequence.seqlen_k - s.sequence.seqlen_q + 1) - (n * 128)
+              - (int)threadIdx.x;
           const int first_0 = max(row_query[0] + s.sequence.seqlen_k - s.sequence.seqlen_q - 127, 0) - (n * 128) - (int)threadIdx.x;
-          const int end_1 = min(s.sequence.seqlen_k, row_query[1] + s.sequence.seqlen_k - s.sequence.seqlen_q + 1) - (n * 128) - (int)threadIdx.x;
+          const int end_1 = min(s.sequence.seqlen_k, row_query[1] + s.sequence.seqlen_k - s.sequence.seqlen_q + 1) - (n * 128)
+              - (int)threadIdx.x;
           const int first_1 = max(row_query[1] + s.sequence.seqlen_k - s.sequence.seqlen_q - 127, 0) - (n * 128) - (int)threadIdx.x;
-          const int end_2 = min(s.sequence.seqlen_k, row_query[2] + s.sequence.seqlen_k - s.sequence.seqlen_q + 1) - (n * 128) - (int)threadIdx.x;
+          const int end_2 = min(s.sequence.seqlen_k, row_query[2] + s.sequence.seqlen_k - s.sequence.seqlen_q + 1) - (n * 128)
+              - (int)threadIdx.x;
           const int first_2 = max(row_query[2] + s.sequence.seqlen_k - s.sequence.seqlen_q - 127, 0) - (n * 128) - (int)threadIdx.x;
-          const int end_3 = min(s.sequence.seqlen_k, row_query[3] + s.sequence.seqlen_k - s.sequence.seqlen_q + 1) - (n * 128) - (int)threadIdx.x;
+          const int end_3 = min(s.sequence.seqlen_k, row_query[3] + s.sequence.seqlen_k - s.sequence.seqlen_q + 1) - (n * 128)
+              - (int)threadIdx.x;
           const int first_3 = max(row_query[3] + s.sequence.seqlen_k - s.sequence.seqlen_q - 127, 0) - (n * 128) - (int)threadIdx.x;
-          const int end_4 = min(s.sequence.seqlen_k, row_query[4] + s.sequence.seqlen_k - s.sequence.seqlen_q + 1) - (n * 128) - (int)threadIdx.x;
+          const int end_4 = min(s.sequence.seqlen_k, row_query[4] + s.sequence.seqlen_k - s.sequence.seqlen_q + 1) - (n * 128)
+              - (int)threadIdx.x;
           const int first_4 = max(row_query[4] + s.sequence.seqlen_k - s.sequence.seqlen_q - 127, 0) - (n * 128) - (int)threadIdx.x;
-          const int end_5 = min(s.sequence.seqlen_k, row_query[5] + s.sequence.seqlen_k - s.sequence.seqlen_q + 1) - (n * 128) - (int)threadIdx.x;
+          const int end_5 = min(s.sequence.seqlen_k, row_query[5] + s.sequence.seqlen_k - s.sequence.seqlen_q + 1) - (n * 128)
+              - (int)threadIdx.x;
           const int first_5 = max(row_query[5] + s.sequence.seqlen_k - s.sequence.seqlen_q - 127, 0) - (n * 128) - (int)threadIdx.x;
-          const int end_6 = min(s.sequence.seqlen_k, row_query[6] + s.sequence.seqlen_k - s.sequence.seqlen_q + 1) - (n * 128) - (int)threadIdx.x;
+          const int end_6 = min(s.sequence.seqlen_k, row_query[6] + s.sequence.seqlen_k - s.sequence.seqlen_q + 1) - (n * 128)
+              - (int)threadIdx.x;
           const int first_6 = max(row_query[6] + s.sequence.seqlen_k - s.sequence.seqlen_q - 127, 0) - (n * 128) - (int)threadIdx.x;
-          const int end_7 = min(s.sequence.seqlen_k, row_query[7] + s.sequence.seqlen_k - s.sequence.seqlen_q + 1) - (n * 128) - (int)threadIdx.x;
+          const int end_7 = min(s.sequence.seqlen_k, row_query[7] + s.sequence.seqlen_k - s.sequence.seqlen_q + 1) - (n * 128)
+              - (int)threadIdx.x;
           const int first_7 = max(row_query[7] + s.sequence.seqlen_k - s.sequence.seqlen_q - 127, 0) - (n * 128) - (int)threadIdx.x;
-          const int end_8 = min(s.sequence.seqlen_k, row_query[8] + s.sequence.seqlen_k - s.sequence.seqlen_q + 1) - (n * 128) - (int)threadIdx.x;
+          const int end_8 = min(s.sequence.seqlen_k, row_query[8] + s.sequence.seqlen_k - s.sequence.seqlen_q + 1) - (n * 128)
+              - (int)threadIdx.x;
           const int first_8 = max(row_query[8] + s.sequence.seqlen_k - s.sequence.seqlen_q - 127, 0) - (n * 128) - (int)threadIdx.x;
-          const int end_9 = min(s.sequence.seqlen_k, row_query[9] + s.sequence.seqlen_k - s.sequence.seqlen_q + 1) - (n * 128) - (int)threadIdx.x;
+          const int end_9 = min(s.sequence.seqlen_k, row_query[9] + s.sequence.seqlen_k - s.sequence.seqlen_q + 1) - (n * 128)
+              - (int)threadIdx.x;
           const int first_9 = max(row_query[9] + s.sequence.seqlen_k - s.sequence.seqlen_q - 127, 0) - (n * 128) - (int)threadIdx.x;
-          const int end_10 = min(s.sequence.seqlen_k, row_query[10] + s.sequence.seqlen_k - s.sequence.seqlen_q + 1) - (n * 128) - (int)threadIdx.x;
+          const int end_10 = min(s.sequence.seqlen_k, row_query[10] + s.sequence.seqlen_k - s.sequence.seqlen_q + 1) - (n * 128)
+              - (int)threadIdx.x;
           const int first_10 = max(row_query[10] + s.sequence.seqlen_k - s.sequence.seqlen_q - 127, 0) - (n * 128) - (int)threadIdx.x;
-          const int end_11 = min(s.sequence.seqlen_k, row_query[11] + s.sequence.seqlen_k - s.sequence.seqlen_q + 1) - (n * 128) - (int)threadIdx.x;
+          const int end_11 = min(s.sequence.seqlen_k, row_query[11] + s.sequence.seqlen_k - s.sequence.seqlen_q + 1) - (n * 128)
+              - (int)threadIdx.x;
           const int first_11 = max(row_query[11] + s.sequence.seqlen_k - s.sequence.seqlen_q - 127, 0) - (n * 128) - (int)threadIdx.x;
-          const int end_12 = min(s.sequence.seqlen_k, row_query[12] + s.sequence.seqlen_k - s.sequence.seqlen_q + 1) - (n * 128) - (int)threadIdx.x;
+          const int end_12 = min(s.sequence.seqlen_k, row_query[12] + s.sequence.seqlen_k - s.sequence.seqlen_q + 1) - (n * 128)
+              - (int)threadIdx.x;
           const int first_12 = max(row_query[12] + s.sequence.seqlen_k - s.sequence.seqlen_q - 127, 0) - (n * 128) - (int)threadIdx.x;
-          const int end_13 = min(s.sequence.seqlen_k, row_query[13] + s.sequence.seqlen_k - s.sequence.seqlen_q + 1) - (n * 128) - (int)threadIdx.x;
+          const int end_13 = min(s.sequence.seqlen_k, row_query[13] + s.sequence.seqlen_k - s.sequence.seqlen_q + 1) - (n * 128)
+              - (int)threadIdx.x;
           const int first_13 = max(row_query[13] + s.sequence.seqlen_k - s.sequence.seqlen_q - 127, 0) - (n * 128) - (int)threadIdx.x;
-          const int end_14 = min(s.sequence.seqlen_k, row_query[14] + s.sequence.seqlen_k - s.sequence.seqlen_q + 1) - (n * 128) - (int)threadIdx.x;
+          const int end_14 = min(s.sequence.seqlen_k, row_query[14] + s.sequence.seqlen_k - s.sequence.seqlen_q + 1) - (n * 128)
+              - (int)threadIdx.x;
           const int first_14 = max(row_query[14] + s.sequence.seqlen_k - s.sequence.seqlen_q - 127, 0) - (n * 128) - (int)threadIdx.x;
-          const int end_15 = min(s.sequence.seqlen_k, row_query[15] + s.sequence.seqlen_k - s.sequence.seqlen_q + 1) - (n * 128) - (int)threadIdx.x;
+          const int end_15 = min(s.sequence.seqlen_k, row_query[15] + s.sequence.seqlen_k - s.sequence.seqlen_q + 1) - (n * 128)
+              - (int)threadIdx.x;
           const int first_15 = max(row_query[15] + s.sequence.seqlen_k - s.sequence.seqlen_q - 127, 0) - (n * 128) - (int)threadIdx.x;
           if (0 >= end_0 || 0 < first_0) s_acc[0] = -kInfinity; if (0 >= end_1 || 0 < first_1) s_acc[1] = -kInfinity;
           if (0 >= end_2 || 0 < first_2) s_acc[2] = -kInfinity; if (0 >= end_3 || 0 < first_3) s_acc[3] = -kInfinity;
@@ -674,27 +688,25 @@ kiln_gpt_oss_decode_sm100a(const __grid_constant__ TensorMap k_map,
         // the maximum of each row: over the warp, then over the four warps
         float* const exchange = row_exchange + s_buffer * 64;
         s_phase ^= s_buffer, s_buffer ^= 1;
-  #pragma unroll
-        for (int i = 0; i < 1; ++i) {
-          const float largest = over_lanes(s_acc + 16 * i, lane, Largest());
-          if (lane % 2 == 0) exchange[warp * 16 + first_own + 16 * i] = largest;
+        {
+          const float largest = over_lanes(s_acc, lane, Largest());
+          if (lane % 2 == 0) exchange[warp * 16 + first_own] = largest;
         }
         named_barrier_sync(1, 128);
         bool grew = false, steep = false;
-  #pragma unroll
-        for (int i = 0; i < 1; ++i) {
-          const float* const of_row = exchange + first_own + 16 * i;
+        {
+          const float* const of_row = exchange + first_own;
           const float tile_max = fmaxf(fmaxf(of_row[0], of_row[16]), fmaxf(of_row[2 * 16], of_row[3 * 16]));
           // The old maximum stays while it grew by no more than 2^8: P stays in range, and O' as it is.
           float alpha = 1.0f;
-          if ((tile_max - row_max[i]) * factor > 8.0f) {
-            alpha = rescale_factor(row_max[i], tile_max, factor);
-            row_max[i] = tile_max;
+          if ((tile_max - row_max[0]) * factor > 8.0f) {
+            alpha = rescale_factor(row_max[0], tile_max, factor);
+            row_max[0] = tile_max;
             grew = true;
           }
-          float base = row_max[i] == -kInfinity ? 0.0f : row_base(row_max[i], factor), before = 0.0f;
-          if (is_steep(base)) before = row_max[i], base = 0.0f, steep = true;
-          if (lane % 2 == 0) row_base_of[first_own + 16 * i] = base, row_alpha[first_own + 16 * i] = alpha, row_steep[first_own + 16 * i] = before;
+          float base = row_max[0] == -kInfinity ? 0.0f : row_base(row_max[0], factor), before = 0.0f;
+          if (is_steep(base)) before = row_max[0], base = 0.0f, steep = true;
+          if (lane % 2 == 0) row_base_of[first_own] = base, row_alpha[first_own] = alpha, row_steep[first_own] = before;
         }
         grew = __any_sync(0xffffffffu, grew), steep = __any_sync(0xffffffffu, steep);
         __syncwarp();  // every lane sees the rows of the others
@@ -749,19 +761,17 @@ kiln_gpt_oss_decode_sm100a(const __grid_constant__ TensorMap k_map,
       }
       // ---- the end of the item, or of this block's part of it: sums of the rows over all keys
       float* const exchange = row_exchange + s_buffer * 64;  // not the last tile's
-      #pragma unroll
-      for (int i = 0; i < 1; ++i) {
-        const float sum = over_lanes(row_sum + 16 * i, lane, Sum());
-        if (lane % 2 == 0) exchange[warp * 16 + first_own + 16 * i] = sum;
+      {
+        const float sum = over_lanes(row_sum, lane, Sum());
+        if (lane % 2 == 0) exchange[warp * 16 + first_own] = sum;
       }
       mbarrier_wait(mbar_o_full, o_phase);
       o_phase ^= 1;
       tcgen05_fence_after();
       named_barrier_sync(1, 128);
-      #pragma unroll
-      for (int i = 0; i < 1; ++i) {
-        const float* const of_row = exchange + first_own + 16 * i;
-        row_sum[i] = (of_row[0] + of_row[16]) + (of_row[2 * 16] + of_row[3 * 16]);
+      {
+        const float* const of_row = exchange + first_own;
+        row_sum[0] = (of_row[0] + of_row[16]) + (of_row[2 * 16] + of_row[3 * 16]);
       }
       // 1 / sum of a finished row (0 where no key was visible), and its LSE
       const auto finish = [&](int row, float maximum, float sum, bool first) {
@@ -772,7 +782,8 @@ kiln_gpt_oss_decode_sm100a(const __grid_constant__ TensorMap k_map,
         const float own = !visible ? 0.0f : top == higher ? 1.0f : exp2_approx((top - higher) * 1.44269504f);
         sum = sum * own + (logit == higher ? 1.0f : exp2_approx((logit - higher) * 1.44269504f));
         top = higher;
-        if (first && row < rows) lse[(long long)row_head[row] * total_q + s.sequence.q_start + row_query[row]] = visible ? top + log2_approx(sum) * 0.693147181f : -kInfinity;
+        if (first && row < rows) lse[(long long)row_head[row] * total_q + s.sequence.q_start + row_query[row]] = visible ? top
+            + log2_approx(sum) * 0.693147181f : -kInfinity;
         return own / sum;
       };
       // first element of O of a packed row
@@ -782,10 +793,9 @@ kiln_gpt_oss_decode_sm100a(const __grid_constant__ TensorMap k_map,
       bool odd = false;  // some column of O is not finite
       if (s.whole) {
         float* const row_inverse = row_alpha;
-      #pragma unroll
-        for (int i = 0; i < 1; ++i) {
-          const float inverse = finish(first_own + 16 * i, row_max[i], row_sum[i], warp == 0 && lane % 2 == 0);
-          if (lane % 2 == 0) row_inverse[first_own + 16 * i] = inverse;
+        {
+          const float inverse = finish(first_own, row_max[0], row_sum[0], warp == 0 && lane % 2 == 0);
+          if (lane % 2 == 0) row_inverse[first_own] = inverse;
         }
         __syncwarp();
         {
@@ -803,7 +813,8 @@ kiln_gpt_oss_decode_sm100a(const __grid_constant__ TensorMap k_map,
       }
       else {
         // this block's part: O' not yet divided by the sums, row by row, then (maximum, sum) of each row
-        float* const part = workspace + ((range.cell * problem.team_heads + (int)block_id() % problem.team_heads) * 2ll + s.second_slot) * 1056;
+        float* const part = workspace + ((range.cell * problem.team_heads + (int)block_id() % problem.team_heads) * 2ll + s.second_slot)
+            * 1056;
         {
           const u32 o_block = tmem_lanes + 32;
           float x[8];
@@ -815,9 +826,7 @@ kiln_gpt_oss_decode_sm100a(const __grid_constant__ TensorMap k_map,
             if (row < rows) part[row * 64 + column] = x[i];
           }
         }
-      #pragma unroll
-        for (int i = 0; i < 1; ++i)
-          if (warp == 0 && lane % 2 == 0) *(float2*)(part + 1024 + 2 * (first_own + 16 * i)) = make_float2(row_max[i], row_sum[i]);
+        if (warp == 0 && lane % 2 == 0) *(float2*)(part + 1024 + 2 * (first_own)) = make_float2(row_max[0], row_sum[0]);
         named_barrier_sync(1, 128);
         const Split split = split_of(range, s);
         if (threadIdx.x == 0) *arrivals_before = atomic_add_acq_rel(item_counters + s.item, 1);
@@ -826,7 +835,8 @@ kiln_gpt_oss_decode_sm100a(const __grid_constant__ TensorMap k_map,
           // the last block of the item adds the parts up, in order, and leaves the counter as it was found
           if (threadIdx.x == 0) item_counters[s.item] = 0;
           const long long stride = problem.team_heads * 2ll * 1056;
-          const float* const parts = workspace + (split.first_cell * problem.team_heads + (int)block_id() % problem.team_heads) * 2ll * 1056;
+          const float* const parts = workspace + (split.first_cell * problem.team_heads + (int)block_id() % problem.team_heads) * 2ll
+              * 1056;
           const int shift = split.first_second ? 1056 : 0;  // part 0 may be the second of its block
       #pragma unroll 1
           for (int i = threadIdx.x; i < rows * 16; i += 128) {
@@ -849,7 +859,8 @@ kiln_gpt_oss_decode_sm100a(const __grid_constant__ TensorMap k_map,
             }
             const float inverse = finish(row, maximum, sum, c == 0);
             odd = odd || !(fmaf(out.x, out.y, out.z * out.w) * 0.0f == 0.0f);
-            *(uint2*)(output_row(row) + 4 * c) = make_uint2(pack_bf16(out.x * inverse, out.y * inverse), pack_bf16(out.z * inverse, out.w * inverse));
+            *(uint2*)(output_row(row) + 4 * c) = make_uint2(pack_bf16(out.x * inverse, out.y * inverse),
+                pack_bf16(out.z * inverse, out.w * inverse));
           }
         }
       }
@@ -859,16 +870,20 @@ kiln_gpt_oss_decode_sm100a(const __grid_constant__ TensorMap k_map,
         const int again = *(int*)(smem_bytes + 138796);
         // V of a key that is hidden from some of these rows and not from others, and is not finite: those rows again.
         if (same(again)) {
-          const int lane_32 = (int)thread_id() & 31, row_begin = same(s.m_block * 16 + min(warp * ((rows + 3) / 4), rows)), row_end = same(s.m_block * 16 + min((warp + 1) * ((rows + 3) / 4), rows));
+          const int lane_32 = (int)thread_id() & 31, row_begin = same(s.m_block * 16 + min(warp * ((rows + 3) / 4), rows)),
+              row_end = same(s.m_block * 16 + min((warp + 1) * ((rows + 3) / 4), rows));
           // the last key past some row's end, and the first one before some row's first, with a V that is not finite
           int highest = -1, lowest = 0x7fffffff;
           {
             const int row = row_begin, last = same(min((s.sequence.first_tile + s.sequence.num_tiles) * 128, s.sequence.seqlen_k)) - 1;
         #pragma unroll 1
-            for (int first = same(max(min(s.sequence.seqlen_k, (row / group + s.sequence.seqlen_k - s.sequence.seqlen_q) + 1), 0)); first <= last; first += 32) {
+            for (int first = same(max(min(s.sequence.seqlen_k, (row / group + s.sequence.seqlen_k - s.sequence.seqlen_q) + 1), 0));
+                first <= last; first += 32) {
               const int key = min(first + lane_32, last);
-              const int found = key < s.sequence.seqlen_k ? page_of(page_table, page_table_stride, num_pages, s.batch, key) : -1, page = max(found, 0);
-              highest = found < 0 || finite_halves((const u32*)(v + s.kv_head * v_stride_head + page * v_stride_page + ((key) % 16) * v_stride_seq), 32) ? highest : key;
+              const int found = key < s.sequence.seqlen_k ? page_of(page_table, page_table_stride, num_pages, s.batch, key) : -1,
+                  page = max(found, 0);
+              highest = found < 0 || finite_halves((const u32*)(v + s.kv_head * v_stride_head + page * v_stride_page
+                  + (key % 16) * v_stride_seq), 32) ? highest : key;
             }
             highest = same(largest_of_lanes(highest));
           }
@@ -877,16 +892,20 @@ kiln_gpt_oss_decode_sm100a(const __grid_constant__ TensorMap k_map,
         #pragma unroll 1
             for (int first = same(s.sequence.first_tile * 128); first <= last; first += 32) {
               const int key = min(first + lane_32, last);
-              const int found = key < s.sequence.seqlen_k ? page_of(page_table, page_table_stride, num_pages, s.batch, key) : -1, page = max(found, 0);
-              lowest = found < 0 || finite_halves((const u32*)(v + s.kv_head * v_stride_head + page * v_stride_page + ((key) % 16) * v_stride_seq), 32) ? lowest : min(lowest, key);
+              const int found = key < s.sequence.seqlen_k ? page_of(page_table, page_table_stride, num_pages, s.batch, key) : -1,
+                  page = max(found, 0);
+              lowest = found < 0 || finite_halves((const u32*)(v + s.kv_head * v_stride_head + page * v_stride_page
+                  + (key % 16) * v_stride_seq), 32) ? lowest : min(lowest, key);
             }
             lowest = same(-largest_of_lanes(-lowest));
           }
         #pragma unroll 1
           for (int row = row_begin; row < row_end; ++row) {
-            const int begin = same(max((row / group + s.sequence.seqlen_k - s.sequence.seqlen_q) - 127, 0)), end = same(min(s.sequence.seqlen_k, (row / group + s.sequence.seqlen_k - s.sequence.seqlen_q) + 1));
+            const int begin = same(max((row / group + s.sequence.seqlen_k - s.sequence.seqlen_q) - 127, 0)),
+                end = same(min(s.sequence.seqlen_k, (row / group + s.sequence.seqlen_k - s.sequence.seqlen_q) + 1));
             if (highest < end && lowest >= begin) continue;
-            const u32* const query_words = (const u32*)(q + (s.sequence.q_start + row / group) * q_stride_seq + (s.kv_head * group + row % group) * q_stride_head);
+            const u32* const query_words = (const u32*)(q + (s.sequence.q_start + row / group) * q_stride_seq
+                + (s.kv_head * group + row % group) * q_stride_head);
             float maximum = -kInfinity, sum = 0.0f, out[2];
         #pragma unroll
             for (int i = 0; i < 2; ++i) out[i] = 0.0f;
@@ -897,8 +916,9 @@ kiln_gpt_oss_decode_sm100a(const __grid_constant__ TensorMap k_map,
               float score[1] = {0.0f};
               {
                 const int key = max(min(first + lane_32, end - 1), begin);
-                const int found = key < s.sequence.seqlen_k ? page_of(page_table, page_table_stride, num_pages, s.batch, key) : -1, page = max(found, 0);
-                const u32* const key_words = (const u32*)(k + s.kv_head * k_stride_head + page * k_stride_page + ((key) % 16) * k_stride_seq);
+                const int found = key < s.sequence.seqlen_k ? page_of(page_table, page_table_stride, num_pages, s.batch, key) : -1,
+                    page = max(found, 0);
+                const u32* const key_words = (const u32*)(k + s.kv_head * k_stride_head + page * k_stride_page + (key % 16) * k_stride_seq);
                 UNROLL_4
                 for (int i = 0; i < 32; ++i) {
                   score[0] = fmaf(low_half(query_words[i]), low_half(key_words[i]), score[0]);
@@ -919,9 +939,11 @@ kiln_gpt_oss_decode_sm100a(const __grid_constant__ TensorMap k_map,
               for (int j = 0; j < 32; ++j) {
                 const int key = max(min(first + j, end - 1), begin);
                 const float p = lane_float(weight, j);
-                const int found = key < s.sequence.seqlen_k ? page_of(page_table, page_table_stride, num_pages, s.batch, key) : -1, page = max(found, 0);
+                const int found = key < s.sequence.seqlen_k ? page_of(page_table, page_table_stride, num_pages, s.batch, key) : -1,
+                    page = max(found, 0);
                 const bool seen = found >= 0 && lane_float(score[0], j) != -kInfinity;
-                const u32* const value_words = (const u32*)(v + s.kv_head * v_stride_head + page * v_stride_page + ((key) % 16) * v_stride_seq);
+                const u32* const value_words = (const u32*)(v + s.kv_head * v_stride_head + page * v_stride_page
+                    + (key % 16) * v_stride_seq);
         #pragma unroll
                 for (int i = 0; i < 2; i += 2) {
                   u32 two = value_words[min(lane_32 + 16 * i, 31)];
@@ -1025,14 +1047,16 @@ kiln_gpt_oss_decode_sm100a(const __grid_constant__ TensorMap k_map,
         __syncwarp();  // no lane looks a turn of the ring later, at the parity of the turn before
         if (lane == 0) mbarrier_arrive_expect_tx(mbar_k_full + k_stage * 8, 16384);
         if (lane < 8) {
-          tma_load(smem_k + k_stage * 16384 + 0 + lane * 2048, &k_map, mbar_k_full + k_stage * 8, 0, 0, s.kv_head, page, 0x12F0000000000000ull);
+          tma_load(smem_k + k_stage * 16384 + 0 + lane * 2048, &k_map, mbar_k_full + k_stage * 8, 0, 0, s.kv_head, page,
+              0x12F0000000000000ull);
         }
         if (++k_stage == 4) { k_stage = 0; k_phase ^= 1; }
         mbarrier_wait(mbar_v_empty + v_stage * 8, v_phase);
         __syncwarp();  // no lane looks a turn of the ring later, at the parity of the turn before
         if (lane == 0) mbarrier_arrive_expect_tx(mbar_v_full + v_stage * 8, 16384);
         if (lane < 8) {
-          tma_load(smem_v + v_stage * 16384 + 0 + lane * 2048, &v_map, mbar_v_full + v_stage * 8, 0, 0, s.kv_head, page, 0x12F0000000000000ull);
+          tma_load(smem_v + v_stage * 16384 + 0 + lane * 2048, &v_map, mbar_v_full + v_stage * 8, 0, 0, s.kv_head, page,
+              0x12F0000000000000ull);
         }
         if (++v_stage == 4) { v_stage = 0; v_phase ^= 1; }
       }

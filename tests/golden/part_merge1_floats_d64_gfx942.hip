@@ -79,8 +79,7 @@ kiln_merge1_floats_prefill_bf16_d64_ragged_causal_gfx942(const float* q, float* 
     const float own = lse[at_lse];
     float top = own;
     // The log-sum-exps are read twice: the second time they are in the cache.
-#pragma unroll 1
-    for (int i = 0; i < 1; ++i) top = fmaxf(top, q[i * part_floats + o_floats + at_lse]);
+    top = fmaxf(top, q[0 * part_floats + o_floats + at_lse]);
     float total = 0.0f;
     // a result without keys may never have been written
     if (own != -kInfinity) {

@@ -445,7 +445,7 @@ kiln_prefill_bf16_d64_ragged_causal_sm90a_part(const __grid_constant__ TensorMap
   #else
   extern __shared__ __align__(1024) unsigned char smem_bytes[];
   const u32 smem = smem_address(smem_bytes);
-  const u32 smem_q = smem + 0;
+  const u32 smem_q = smem;
   const u32 smem_k = smem + 24576;
   const u32 smem_v = smem + 81920;
   const u32 mbar_q_full = smem + 163840, mbar_q_empty = smem + 163864;
@@ -509,7 +509,8 @@ kiln_prefill_bf16_d64_ragged_causal_sm90a_part(const __grid_constant__ TensorMap
           // K(n) into the next slot
           mbarrier_wait(mbar_k_empty + k_stage * 8, k_phase);
           mbarrier_arrive_expect_tx(mbar_k_full + k_stage * 8, 14336);
-          tma_load(smem_k + k_stage * 14336 + 0, &k_map, mbar_k_full + k_stage * 8, 0, work.k_start + (n) * 112, work.kv_head, 0, 0x14F0000000000000ull);
+          tma_load(smem_k + k_stage * 14336 + 0, &k_map, mbar_k_full + k_stage * 8, 0, work.k_start + n * 112, work.kv_head, 0,
+              0x14F0000000000000ull);
           if (++k_stage == 4) { k_stage = 0; k_phase ^= 1; }
           // Q rows of consumer warpgroup 0
           mbarrier_wait(mbar_q_empty + 0, q_phase);
@@ -529,18 +530,21 @@ kiln_prefill_bf16_d64_ragged_causal_sm90a_part(const __grid_constant__ TensorMap
             // K(n) into the next slot
             mbarrier_wait(mbar_k_empty + k_stage * 8, k_phase);
             mbarrier_arrive_expect_tx(mbar_k_full + k_stage * 8, 14336);
-            tma_load(smem_k + k_stage * 14336 + 0, &k_map, mbar_k_full + k_stage * 8, 0, work.k_start + (n) * 112, work.kv_head, 0, 0x14F0000000000000ull);
+            tma_load(smem_k + k_stage * 14336 + 0, &k_map, mbar_k_full + k_stage * 8, 0, work.k_start + n * 112, work.kv_head, 0,
+                0x14F0000000000000ull);
             if (++k_stage == 4) { k_stage = 0; k_phase ^= 1; }
             // V(n + 1) into the next slot
             mbarrier_wait(mbar_v_empty + v_stage * 8, v_phase);
             mbarrier_arrive_expect_tx(mbar_v_full + v_stage * 8, 14336);
-            tma_load(smem_v + v_stage * 14336 + 0, &v_map, mbar_v_full + v_stage * 8, 0, work.k_start + (n + 1) * 112, work.kv_head, 0, 0x14F0000000000000ull);
+            tma_load(smem_v + v_stage * 14336 + 0, &v_map, mbar_v_full + v_stage * 8, 0, work.k_start + (n + 1) * 112, work.kv_head, 0,
+                0x14F0000000000000ull);
             if (++v_stage == 4) { v_stage = 0; v_phase ^= 1; }
           }
           // V(0) into the next slot
           mbarrier_wait(mbar_v_empty + v_stage * 8, v_phase);
           mbarrier_arrive_expect_tx(mbar_v_full + v_stage * 8, 14336);
-          tma_load(smem_v + v_stage * 14336 + 0, &v_map, mbar_v_full + v_stage * 8, 0, work.k_start + (0) * 112, work.kv_head, 0, 0x14F0000000000000ull);
+          tma_load(smem_v + v_stage * 14336 + 0, &v_map, mbar_v_full + v_stage * 8, 0, work.k_start + 0 * 112, work.kv_head, 0,
+              0x14F0000000000000ull);
           if (++v_stage == 4) { v_stage = 0; v_phase ^= 1; }
         }
       }
@@ -679,19 +683,32 @@ kiln_prefill_bf16_d64_ragged_causal_sm90a_part(const __grid_constant__ TensorMap
           if (104 >= end_0) s_acc[52] = -kInfinity; if (105 >= end_0) s_acc[53] = -kInfinity;
           if (104 >= end_1) s_acc[54] = -kInfinity; if (105 >= end_1) s_acc[55] = -kInfinity;
           float max_0a = s_acc[0], max_0b = s_acc[1], max_1a = s_acc[2], max_1b = s_acc[3];
-          max_0a = fmaxf(max_0a, s_acc[4]); max_0b = fmaxf(max_0b, s_acc[5]); max_1a = fmaxf(max_1a, s_acc[6]); max_1b = fmaxf(max_1b, s_acc[7]);
-          max_0a = fmaxf(max_0a, s_acc[8]); max_0b = fmaxf(max_0b, s_acc[9]); max_1a = fmaxf(max_1a, s_acc[10]); max_1b = fmaxf(max_1b, s_acc[11]);
-          max_0a = fmaxf(max_0a, s_acc[12]); max_0b = fmaxf(max_0b, s_acc[13]); max_1a = fmaxf(max_1a, s_acc[14]); max_1b = fmaxf(max_1b, s_acc[15]);
-          max_0a = fmaxf(max_0a, s_acc[16]); max_0b = fmaxf(max_0b, s_acc[17]); max_1a = fmaxf(max_1a, s_acc[18]); max_1b = fmaxf(max_1b, s_acc[19]);
-          max_0a = fmaxf(max_0a, s_acc[20]); max_0b = fmaxf(max_0b, s_acc[21]); max_1a = fmaxf(max_1a, s_acc[22]); max_1b = fmaxf(max_1b, s_acc[23]);
-          max_0a = fmaxf(max_0a, s_acc[24]); max_0b = fmaxf(max_0b, s_acc[25]); max_1a = fmaxf(max_1a, s_acc[26]); max_1b = fmaxf(max_1b, s_acc[27]);
-          max_0a = fmaxf(max_0a, s_acc[28]); max_0b = fmaxf(max_0b, s_acc[29]); max_1a = fmaxf(max_1a, s_acc[30]); max_1b = fmaxf(max_1b, s_acc[31]);
-          max_0a = fmaxf(max_0a, s_acc[32]); max_0b = fmaxf(max_0b, s_acc[33]); max_1a = fmaxf(max_1a, s_acc[34]); max_1b = fmaxf(max_1b, s_acc[35]);
-          max_0a = fmaxf(max_0a, s_acc[36]); max_0b = fmaxf(max_0b, s_acc[37]); max_1a = fmaxf(max_1a, s_acc[38]); max_1b = fmaxf(max_1b, s_acc[39]);
-          max_0a = fmaxf(max_0a, s_acc[40]); max_0b = fmaxf(max_0b, s_acc[41]); max_1a = fmaxf(max_1a, s_acc[42]); max_1b = fmaxf(max_1b, s_acc[43]);
-          max_0a = fmaxf(max_0a, s_acc[44]); max_0b = fmaxf(max_0b, s_acc[45]); max_1a = fmaxf(max_1a, s_acc[46]); max_1b = fmaxf(max_1b, s_acc[47]);
-          max_0a = fmaxf(max_0a, s_acc[48]); max_0b = fmaxf(max_0b, s_acc[49]); max_1a = fmaxf(max_1a, s_acc[50]); max_1b = fmaxf(max_1b, s_acc[51]);
-          max_0a = fmaxf(max_0a, s_acc[52]); max_0b = fmaxf(max_0b, s_acc[53]); max_1a = fmaxf(max_1a, s_acc[54]); max_1b = fmaxf(max_1b, s_acc[55]);
+          max_0a = fmaxf(max_0a, s_acc[4]); max_0b = fmaxf(max_0b, s_acc[5]);
+          max_1a = fmaxf(max_1a, s_acc[6]); max_1b = fmaxf(max_1b, s_acc[7]);
+          max_0a = fmaxf(max_0a, s_acc[8]); max_0b = fmaxf(max_0b, s_acc[9]);
+          max_1a = fmaxf(max_1a, s_acc[10]); max_1b = fmaxf(max_1b, s_acc[11]);
+          max_0a = fmaxf(max_0a, s_acc[12]); max_0b = fmaxf(max_0b, s_acc[13]);
+          max_1a = fmaxf(max_1a, s_acc[14]); max_1b = fmaxf(max_1b, s_acc[15]);
+          max_0a = fmaxf(max_0a, s_acc[16]); max_0b = fmaxf(max_0b, s_acc[17]);
+          max_1a = fmaxf(max_1a, s_acc[18]); max_1b = fmaxf(max_1b, s_acc[19]);
+          max_0a = fmaxf(max_0a, s_acc[20]); max_0b = fmaxf(max_0b, s_acc[21]);
+          max_1a = fmaxf(max_1a, s_acc[22]); max_1b = fmaxf(max_1b, s_acc[23]);
+          max_0a = fmaxf(max_0a, s_acc[24]); max_0b = fmaxf(max_0b, s_acc[25]);
+          max_1a = fmaxf(max_1a, s_acc[26]); max_1b = fmaxf(max_1b, s_acc[27]);
+          max_0a = fmaxf(max_0a, s_acc[28]); max_0b = fmaxf(max_0b, s_acc[29]);
+          max_1a = fmaxf(max_1a, s_acc[30]); max_1b = fmaxf(max_1b, s_acc[31]);
+          max_0a = fmaxf(max_0a, s_acc[32]); max_0b = fmaxf(max_0b, s_acc[33]);
+          max_1a = fmaxf(max_1a, s_acc[34]); max_1b = fmaxf(max_1b, s_acc[35]);
+          max_0a = fmaxf(max_0a, s_acc[36]); max_0b = fmaxf(max_0b, s_acc[37]);
+          max_1a = fmaxf(max_1a, s_acc[38]); max_1b = fmaxf(max_1b, s_acc[39]);
+          max_0a = fmaxf(max_0a, s_acc[40]); max_0b = fmaxf(max_0b, s_acc[41]);
+          max_1a = fmaxf(max_1a, s_acc[42]); max_1b = fmaxf(max_1b, s_acc[43]);
+          max_0a = fmaxf(max_0a, s_acc[44]); max_0b = fmaxf(max_0b, s_acc[45]);
+          max_1a = fmaxf(max_1a, s_acc[46]); max_1b = fmaxf(max_1b, s_acc[47]);
+          max_0a = fmaxf(max_0a, s_acc[48]); max_0b = fmaxf(max_0b, s_acc[49]);
+          max_1a = fmaxf(max_1a, s_acc[50]); max_1b = fmaxf(max_1b, s_acc[51]);
+          max_0a = fmaxf(max_0a, s_acc[52]); max_0b = fmaxf(max_0b, s_acc[53]);
+          max_1a = fmaxf(max_1a, s_acc[54]); max_1b = fmaxf(max_1b, s_acc[55]);
           float max_0 = fmaxf(max_0a, max_0b), max_1 = fmaxf(max_1a, max_1b);
           max_0 = fmaxf(max_0, __shfl_xor_sync(0xffffffffu, max_0, 1)); max_1 = fmaxf(max_1, __shfl_xor_sync(0xffffffffu, max_1, 1));
           max_0 = fmaxf(max_0, __shfl_xor_sync(0xffffffffu, max_0, 2)); max_1 = fmaxf(max_1, __shfl_xor_sync(0xffffffffu, max_1, 2));
@@ -842,19 +859,32 @@ kiln_prefill_bf16_d64_ragged_causal_sm90a_part(const __grid_constant__ TensorMap
           if (104 >= end_1) s_acc[54] = -kInfinity; if (105 >= end_1) s_acc[55] = -kInfinity;
           // softmax(n), while P(n+1) V(n+1) runs
           float max_0a = s_acc[0], max_0b = s_acc[1], max_1a = s_acc[2], max_1b = s_acc[3];
-          max_0a = fmaxf(max_0a, s_acc[4]); max_0b = fmaxf(max_0b, s_acc[5]); max_1a = fmaxf(max_1a, s_acc[6]); max_1b = fmaxf(max_1b, s_acc[7]);
-          max_0a = fmaxf(max_0a, s_acc[8]); max_0b = fmaxf(max_0b, s_acc[9]); max_1a = fmaxf(max_1a, s_acc[10]); max_1b = fmaxf(max_1b, s_acc[11]);
-          max_0a = fmaxf(max_0a, s_acc[12]); max_0b = fmaxf(max_0b, s_acc[13]); max_1a = fmaxf(max_1a, s_acc[14]); max_1b = fmaxf(max_1b, s_acc[15]);
-          max_0a = fmaxf(max_0a, s_acc[16]); max_0b = fmaxf(max_0b, s_acc[17]); max_1a = fmaxf(max_1a, s_acc[18]); max_1b = fmaxf(max_1b, s_acc[19]);
-          max_0a = fmaxf(max_0a, s_acc[20]); max_0b = fmaxf(max_0b, s_acc[21]); max_1a = fmaxf(max_1a, s_acc[22]); max_1b = fmaxf(max_1b, s_acc[23]);
-          max_0a = fmaxf(max_0a, s_acc[24]); max_0b = fmaxf(max_0b, s_acc[25]); max_1a = fmaxf(max_1a, s_acc[26]); max_1b = fmaxf(max_1b, s_acc[27]);
-          max_0a = fmaxf(max_0a, s_acc[28]); max_0b = fmaxf(max_0b, s_acc[29]); max_1a = fmaxf(max_1a, s_acc[30]); max_1b = fmaxf(max_1b, s_acc[31]);
-          max_0a = fmaxf(max_0a, s_acc[32]); max_0b = fmaxf(max_0b, s_acc[33]); max_1a = fmaxf(max_1a, s_acc[34]); max_1b = fmaxf(max_1b, s_acc[35]);
-          max_0a = fmaxf(max_0a, s_acc[36]); max_0b = fmaxf(max_0b, s_acc[37]); max_1a = fmaxf(max_1a, s_acc[38]); max_1b = fmaxf(max_1b, s_acc[39]);
-          max_0a = fmaxf(max_0a, s_acc[40]); max_0b = fmaxf(max_0b, s_acc[41]); max_1a = fmaxf(max_1a, s_acc[42]); max_1b = fmaxf(max_1b, s_acc[43]);
-          max_0a = fmaxf(max_0a, s_acc[44]); max_0b = fmaxf(max_0b, s_acc[45]); max_1a = fmaxf(max_1a, s_acc[46]); max_1b = fmaxf(max_1b, s_acc[47]);
-          max_0a = fmaxf(max_0a, s_acc[48]); max_0b = fmaxf(max_0b, s_acc[49]); max_1a = fmaxf(max_1a, s_acc[50]); max_1b = fmaxf(max_1b, s_acc[51]);
-          max_0a = fmaxf(max_0a, s_acc[52]); max_0b = fmaxf(max_0b, s_acc[53]); max_1a = fmaxf(max_1a, s_acc[54]); max_1b = fmaxf(max_1b, s_acc[55]);
+          max_0a = fmaxf(max_0a, s_acc[4]); max_0b = fmaxf(max_0b, s_acc[5]);
+          max_1a = fmaxf(max_1a, s_acc[6]); max_1b = fmaxf(max_1b, s_acc[7]);
+          max_0a = fmaxf(max_0a, s_acc[8]); max_0b = fmaxf(max_0b, s_acc[9]);
+          max_1a = fmaxf(max_1a, s_acc[10]); max_1b = fmaxf(max_1b, s_acc[11]);
+          max_0a = fmaxf(max_0a, s_acc[12]); max_0b = fmaxf(max_0b, s_acc[13]);
+          max_1a = fmaxf(max_1a, s_acc[14]); max_1b = fmaxf(max_1b, s_acc[15]);
+          max_0a = fmaxf(max_0a, s_acc[16]); max_0b = fmaxf(max_0b, s_acc[17]);
+          max_1a = fmaxf(max_1a, s_acc[18]); max_1b = fmaxf(max_1b, s_acc[19]);
+          max_0a = fmaxf(max_0a, s_acc[20]); max_0b = fmaxf(max_0b, s_acc[21]);
+          max_1a = fmaxf(max_1a, s_acc[22]); max_1b = fmaxf(max_1b, s_acc[23]);
+          max_0a = fmaxf(max_0a, s_acc[24]); max_0b = fmaxf(max_0b, s_acc[25]);
+          max_1a = fmaxf(max_1a, s_acc[26]); max_1b = fmaxf(max_1b, s_acc[27]);
+          max_0a = fmaxf(max_0a, s_acc[28]); max_0b = fmaxf(max_0b, s_acc[29]);
+          max_1a = fmaxf(max_1a, s_acc[30]); max_1b = fmaxf(max_1b, s_acc[31]);
+          max_0a = fmaxf(max_0a, s_acc[32]); max_0b = fmaxf(max_0b, s_acc[33]);
+          max_1a = fmaxf(max_1a, s_acc[34]); max_1b = fmaxf(max_1b, s_acc[35]);
+          max_0a = fmaxf(max_0a, s_acc[36]); max_0b = fmaxf(max_0b, s_acc[37]);
+          max_1a = fmaxf(max_1a, s_acc[38]); max_1b = fmaxf(max_1b, s_acc[39]);
+          max_0a = fmaxf(max_0a, s_acc[40]); max_0b = fmaxf(max_0b, s_acc[41]);
+          max_1a = fmaxf(max_1a, s_acc[42]); max_1b = fmaxf(max_1b, s_acc[43]);
+          max_0a = fmaxf(max_0a, s_acc[44]); max_0b = fmaxf(max_0b, s_acc[45]);
+          max_1a = fmaxf(max_1a, s_acc[46]); max_1b = fmaxf(max_1b, s_acc[47]);
+          max_0a = fmaxf(max_0a, s_acc[48]); max_0b = fmaxf(max_0b, s_acc[49]);
+          max_1a = fmaxf(max_1a, s_acc[50]); max_1b = fmaxf(max_1b, s_acc[51]);
+          max_0a = fmaxf(max_0a, s_acc[52]); max_0b = fmaxf(max_0b, s_acc[53]);
+          max_1a = fmaxf(max_1a, s_acc[54]); max_1b = fmaxf(max_1b, s_acc[55]);
           float max_0 = fmaxf(max_0a, max_0b), max_1 = fmaxf(max_1a, max_1b);
           max_0 = fmaxf(max_0, __shfl_xor_sync(0xffffffffu, max_0, 1)); max_1 = fmaxf(max_1, __shfl_xor_sync(0xffffffffu, max_1, 1));
           max_0 = fmaxf(max_0, __shfl_xor_sync(0xffffffffu, max_0, 2)); max_1 = fmaxf(max_1, __shfl_xor_sync(0xffffffffu, max_1, 2));
@@ -1322,13 +1352,17 @@ kiln_prefill_bf16_d64_ragged_causal_sm90a_part(const __grid_constant__ TensorMap
       // This warp's 16 rows: registers to shared memory, swizzled, then one box per panel to global memory.
       if (lane == 0) bulk_wait_read();  // the store of the item before
       __syncwarp();
-      stmatrix_x4(o_row + 0 + (0 ^ o_swizzle), pack_bf16(o_acc[0] * inv_sum_0, o_acc[1] * inv_sum_0), pack_bf16(o_acc[2] * inv_sum_1, o_acc[3] * inv_sum_1),
+      stmatrix_x4(o_row + 0 + (0 ^ o_swizzle), pack_bf16(o_acc[0] * inv_sum_0, o_acc[1] * inv_sum_0),
+          pack_bf16(o_acc[2] * inv_sum_1, o_acc[3] * inv_sum_1),
                   pack_bf16(o_acc[4] * inv_sum_0, o_acc[5] * inv_sum_0), pack_bf16(o_acc[6] * inv_sum_1, o_acc[7] * inv_sum_1));
-      stmatrix_x4(o_row + 0 + (32 ^ o_swizzle), pack_bf16(o_acc[8] * inv_sum_0, o_acc[9] * inv_sum_0), pack_bf16(o_acc[10] * inv_sum_1, o_acc[11] * inv_sum_1),
+      stmatrix_x4(o_row + 0 + (32 ^ o_swizzle), pack_bf16(o_acc[8] * inv_sum_0, o_acc[9] * inv_sum_0),
+          pack_bf16(o_acc[10] * inv_sum_1, o_acc[11] * inv_sum_1),
                   pack_bf16(o_acc[12] * inv_sum_0, o_acc[13] * inv_sum_0), pack_bf16(o_acc[14] * inv_sum_1, o_acc[15] * inv_sum_1));
-      stmatrix_x4(o_row + 0 + (64 ^ o_swizzle), pack_bf16(o_acc[16] * inv_sum_0, o_acc[17] * inv_sum_0), pack_bf16(o_acc[18] * inv_sum_1, o_acc[19] * inv_sum_1),
+      stmatrix_x4(o_row + 0 + (64 ^ o_swizzle), pack_bf16(o_acc[16] * inv_sum_0, o_acc[17] * inv_sum_0),
+          pack_bf16(o_acc[18] * inv_sum_1, o_acc[19] * inv_sum_1),
                   pack_bf16(o_acc[20] * inv_sum_0, o_acc[21] * inv_sum_0), pack_bf16(o_acc[22] * inv_sum_1, o_acc[23] * inv_sum_1));
-      stmatrix_x4(o_row + 0 + (96 ^ o_swizzle), pack_bf16(o_acc[24] * inv_sum_0, o_acc[25] * inv_sum_0), pack_bf16(o_acc[26] * inv_sum_1, o_acc[27] * inv_sum_1),
+      stmatrix_x4(o_row + 0 + (96 ^ o_swizzle), pack_bf16(o_acc[24] * inv_sum_0, o_acc[25] * inv_sum_0),
+          pack_bf16(o_acc[26] * inv_sum_1, o_acc[27] * inv_sum_1),
                   pack_bf16(o_acc[28] * inv_sum_0, o_acc[29] * inv_sum_0), pack_bf16(o_acc[30] * inv_sum_1, o_acc[31] * inv_sum_1));
       fence_proxy_async();
       __syncwarp();
@@ -1348,7 +1382,8 @@ kiln_prefill_bf16_d64_ragged_causal_sm90a_part(const __grid_constant__ TensorMap
       }
       // V of a key that is hidden from some of these rows and not from others, and is not finite: those rows again.
       if (same(any_lane(odd))) {
-        const int lane_32 = (int)thread_id() & 31, row_begin = same(item[0].x + 64 * consumer + 16 * warp), row_end = same(min(item[0].x + 64 * consumer + 16 * warp + 16, item[1].y));
+        const int lane_32 = (int)thread_id() & 31, row_begin = same(item[0].x + 64 * consumer + 16 * warp),
+            row_end = same(min(item[0].x + 64 * consumer + 16 * warp + 16, item[1].y));
         bulk_wait();  // the store has been written
         __syncwarp();
         // the last key past some row's end, and the first one before some row's first, with a V that is not finite
@@ -1358,7 +1393,8 @@ kiln_prefill_bf16_d64_ragged_causal_sm90a_part(const __grid_constant__ TensorMap
       #pragma unroll 1
           for (int first = same(max(min(item[1].w, (row + item[1].w - work.aligned_rows) + 1), 0)); first <= last; first += 32) {
             const int key = min(first + lane_32, last);
-            highest = finite_halves((const u32*)(v + work.kv_head * v_stride_head + item[1].z * v_stride_seq + (key) * v_stride_seq), 32) ? highest : key;
+            highest = finite_halves((const u32*)(v + work.kv_head * v_stride_head + item[1].z * v_stride_seq + key * v_stride_seq), 32)
+                ? highest : key;
           }
           highest = same(largest_of_lanes(highest));
         }
@@ -1377,7 +1413,7 @@ kiln_prefill_bf16_d64_ragged_causal_sm90a_part(const __grid_constant__ TensorMap
             float score[1] = {0.0f};
             {
               const int key = max(min(first + lane_32, end - 1), begin);
-              const u32* const key_words = (const u32*)(k + work.kv_head * k_stride_head + item[1].z * k_stride_seq + (key) * k_stride_seq);
+              const u32* const key_words = (const u32*)(k + work.kv_head * k_stride_head + item[1].z * k_stride_seq + key * k_stride_seq);
               UNROLL_4
               for (int i = 0; i < 32; ++i) {
                 score[0] = fmaf(low_half(query_words[i]), low_half(key_words[i]), score[0]);
@@ -1398,7 +1434,7 @@ kiln_prefill_bf16_d64_ragged_causal_sm90a_part(const __grid_constant__ TensorMap
               const int key = max(min(first + j, end - 1), begin);
               const float p = lane_float(weight, j);
               const bool seen = lane_float(score[0], j) != -kInfinity;
-              const u32* const value_words = (const u32*)(v + work.kv_head * v_stride_head + item[1].z * v_stride_seq + (key) * v_stride_seq);
+              const u32* const value_words = (const u32*)(v + work.kv_head * v_stride_head + item[1].z * v_stride_seq + key * v_stride_seq);
       #pragma unroll
               for (int i = 0; i < 2; i += 2) {
                 u32 two = value_words[min(lane_32 + 16 * i, 31)];

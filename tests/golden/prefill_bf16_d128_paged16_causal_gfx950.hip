@@ -90,7 +90,8 @@ DEVICE u32x4 buffer_load_16(i32x4 buffer, u32 offset) {
 }
 
 typedef int i32x2 __attribute__((ext_vector_type(2)));
-__device__ void raw_buffer_store_x2(i32x2 data, i32x4 buffer, int offset, int scalar_offset, int policy) __asm("llvm.amdgcn.raw.buffer.store.v2i32");
+__device__ void raw_buffer_store_x2(i32x2 data, i32x4 buffer, int offset, int scalar_offset,
+    int policy) __asm("llvm.amdgcn.raw.buffer.store.v2i32");
 DEVICE void buffer_store_8(i32x4 buffer, u32 offset, u32x2 data) {
   raw_buffer_store_x2(__builtin_bit_cast(i32x2, data), buffer, (int)offset, 0, 0);
 }
@@ -249,7 +250,8 @@ struct Arguments {
   float scale_log2;
 };
 extern "C" __global__ __attribute__((amdgpu_flat_work_group_size(512, 512)))
-void kiln_prefill_bf16_d128_paged16_causal_gfx950(const u16* q, const u16* k, const u16* v, u16* o, const int* cu_seqlens_q, const int* seqlens_k,
+void kiln_prefill_bf16_d128_paged16_causal_gfx950(const u16* q, const u16* k, const u16* v, u16* o, const int* cu_seqlens_q,
+    const int* seqlens_k,
     const int* page_table, int heads_q, int heads_kv, int page_table_stride, int num_pages,
     int num_m_blocks, long long q_stride_seq, long long q_stride_head, long long k_stride_page,
     long long k_stride_seq, long long k_stride_head, long long v_stride_page, long long v_stride_seq,
@@ -334,7 +336,8 @@ void kiln_prefill_bf16_d128_paged16_causal_gfx950(const u16* q, const u16* k, co
         const int page = row < k_keys ? pages[(u32)row / 16u] : num_pages;
         // rows past the sequence, and pages that do not exist, read as zeros
         const int left = (u32)page < (u32)num_pages ? min_of(k_keys - row, 16) : 0;
-        const i32x4 tile = page_resource(k_pages + page * (k_stride_page * 2) + (u32)row % 16u * (long long)k_row_bytes, left > 0 ? (left - 1) * k_row_bytes + 256 : 0);
+        const i32x4 tile = page_resource(k_pages + page * (k_stride_page * 2) + (u32)row % 16u * (long long)k_row_bytes,
+            left > 0 ? (left - 1) * k_row_bytes + 256 : 0);
         u32 from_0_0 = k_from_0 + k_tile_0;
         BUFFER_TO_LDS_16(tile, k_lds_0, 0, from_0_0);
       }
@@ -343,7 +346,8 @@ void kiln_prefill_bf16_d128_paged16_causal_gfx950(const u16* q, const u16* k, co
         const int page = row < k_keys ? pages[(u32)row / 16u] : num_pages;
         // rows past the sequence, and pages that do not exist, read as zeros
         const int left = (u32)page < (u32)num_pages ? min_of(k_keys - row, 16) : 0;
-        const i32x4 tile = page_resource(k_pages + page * (k_stride_page * 2) + (u32)row % 16u * (long long)k_row_bytes, left > 0 ? (left - 1) * k_row_bytes + 256 : 0);
+        const i32x4 tile = page_resource(k_pages + page * (k_stride_page * 2) + (u32)row % 16u * (long long)k_row_bytes,
+            left > 0 ? (left - 1) * k_row_bytes + 256 : 0);
         u32 from_0_4 = k_from_4 + k_tile_0;
         BUFFER_TO_LDS_16(tile, k_lds_0, 1024, from_0_4);
       }
@@ -356,7 +360,8 @@ void kiln_prefill_bf16_d128_paged16_causal_gfx950(const u16* q, const u16* k, co
         const int page = row < v_keys ? pages[(u32)row / 16u] : num_pages;
         // rows past the sequence, and pages that do not exist, read as zeros
         const int left = (u32)page < (u32)num_pages ? min_of(v_keys - row, 16) : 0;
-        const i32x4 tile = page_resource(v_pages + page * (v_stride_page * 2) + (u32)row % 16u * (long long)v_row_bytes, left > 0 ? (left - 1) * v_row_bytes + 256 : 0);
+        const i32x4 tile = page_resource(v_pages + page * (v_stride_page * 2) + (u32)row % 16u * (long long)v_row_bytes,
+            left > 0 ? (left - 1) * v_row_bytes + 256 : 0);
         u32 from_0_0 = v_from_0 + v_tile_0;
         BUFFER_TO_LDS_16(tile, v_lds_0, 0, from_0_0);
       }
@@ -365,7 +370,8 @@ void kiln_prefill_bf16_d128_paged16_causal_gfx950(const u16* q, const u16* k, co
         const int page = row < v_keys ? pages[(u32)row / 16u] : num_pages;
         // rows past the sequence, and pages that do not exist, read as zeros
         const int left = (u32)page < (u32)num_pages ? min_of(v_keys - row, 16) : 0;
-        const i32x4 tile = page_resource(v_pages + page * (v_stride_page * 2) + (u32)row % 16u * (long long)v_row_bytes, left > 0 ? (left - 1) * v_row_bytes + 256 : 0);
+        const i32x4 tile = page_resource(v_pages + page * (v_stride_page * 2) + (u32)row % 16u * (long long)v_row_bytes,
+            left > 0 ? (left - 1) * v_row_bytes + 256 : 0);
         u32 from_0_0 = v_from_0 + v_tile_0;
         BUFFER_TO_LDS_16(tile, v_lds_0, 1024, from_0_0);
       }
@@ -379,7 +385,8 @@ void kiln_prefill_bf16_d128_paged16_causal_gfx950(const u16* q, const u16* k, co
           const int page = row < k_keys ? pages[(u32)row / 16u] : num_pages;
           // rows past the sequence, and pages that do not exist, read as zeros
           const int left = (u32)page < (u32)num_pages ? min_of(k_keys - row, 16) : 0;
-          const i32x4 tile = page_resource(k_pages + page * (k_stride_page * 2) + (u32)row % 16u * (long long)k_row_bytes, left > 0 ? (left - 1) * k_row_bytes + 256 : 0);
+          const i32x4 tile = page_resource(k_pages + page * (k_stride_page * 2) + (u32)row % 16u * (long long)k_row_bytes,
+              left > 0 ? (left - 1) * k_row_bytes + 256 : 0);
           u32 from_0_0 = k_from_0 + k_tile_0;
           BUFFER_TO_LDS_16(tile, k_lds_0, 16384, from_0_0);
         }
@@ -388,7 +395,8 @@ void kiln_prefill_bf16_d128_paged16_causal_gfx950(const u16* q, const u16* k, co
           const int page = row < k_keys ? pages[(u32)row / 16u] : num_pages;
           // rows past the sequence, and pages that do not exist, read as zeros
           const int left = (u32)page < (u32)num_pages ? min_of(k_keys - row, 16) : 0;
-          const i32x4 tile = page_resource(k_pages + page * (k_stride_page * 2) + (u32)row % 16u * (long long)k_row_bytes, left > 0 ? (left - 1) * k_row_bytes + 256 : 0);
+          const i32x4 tile = page_resource(k_pages + page * (k_stride_page * 2) + (u32)row % 16u * (long long)k_row_bytes,
+              left > 0 ? (left - 1) * k_row_bytes + 256 : 0);
           u32 from_0_4 = k_from_4 + k_tile_0;
           BUFFER_TO_LDS_16(tile, k_lds_0, 17408, from_0_4);
         }
@@ -475,7 +483,8 @@ void kiln_prefill_bf16_d128_paged16_causal_gfx950(const u16* q, const u16* k, co
             const int page = row < v_keys ? pages[(u32)row / 16u] : num_pages;
             // rows past the sequence, and pages that do not exist, read as zeros
             const int left = (u32)page < (u32)num_pages ? min_of(v_keys - row, 16) : 0;
-            const i32x4 tile = page_resource(v_pages + page * (v_stride_page * 2) + (u32)row % 16u * (long long)v_row_bytes, left > 0 ? (left - 1) * v_row_bytes + 256 : 0);
+            const i32x4 tile = page_resource(v_pages + page * (v_stride_page * 2) + (u32)row % 16u * (long long)v_row_bytes,
+                left > 0 ? (left - 1) * v_row_bytes + 256 : 0);
             u32 from_0_0 = v_from_0 + v_tile_0;
             BUFFER_TO_LDS_16(tile, v_lds_0, 16384, from_0_0);
           }
@@ -484,7 +493,8 @@ void kiln_prefill_bf16_d128_paged16_causal_gfx950(const u16* q, const u16* k, co
             const int page = row < v_keys ? pages[(u32)row / 16u] : num_pages;
             // rows past the sequence, and pages that do not exist, read as zeros
             const int left = (u32)page < (u32)num_pages ? min_of(v_keys - row, 16) : 0;
-            const i32x4 tile = page_resource(v_pages + page * (v_stride_page * 2) + (u32)row % 16u * (long long)v_row_bytes, left > 0 ? (left - 1) * v_row_bytes + 256 : 0);
+            const i32x4 tile = page_resource(v_pages + page * (v_stride_page * 2) + (u32)row % 16u * (long long)v_row_bytes,
+                left > 0 ? (left - 1) * v_row_bytes + 256 : 0);
             u32 from_0_0 = v_from_0 + v_tile_0;
             BUFFER_TO_LDS_16(tile, v_lds_0, 17408, from_0_0);
           }
@@ -498,7 +508,8 @@ void kiln_prefill_bf16_d128_paged16_causal_gfx950(const u16* q, const u16* k, co
               const int page = row < k_keys ? pages[(u32)row / 16u] : num_pages;
               // rows past the sequence, and pages that do not exist, read as zeros
               const int left = (u32)page < (u32)num_pages ? min_of(k_keys - row, 16) : 0;
-              const i32x4 tile = page_resource(k_pages + page * (k_stride_page * 2) + (u32)row % 16u * (long long)k_row_bytes, left > 0 ? (left - 1) * k_row_bytes + 256 : 0);
+              const i32x4 tile = page_resource(k_pages + page * (k_stride_page * 2) + (u32)row % 16u * (long long)k_row_bytes,
+                  left > 0 ? (left - 1) * k_row_bytes + 256 : 0);
               u32 from_0_0 = k_from_0 + k_tile_0;
               BUFFER_TO_LDS_16(tile, k_lds_0, 0, from_0_0);
             }
@@ -507,7 +518,8 @@ void kiln_prefill_bf16_d128_paged16_causal_gfx950(const u16* q, const u16* k, co
               const int page = row < k_keys ? pages[(u32)row / 16u] : num_pages;
               // rows past the sequence, and pages that do not exist, read as zeros
               const int left = (u32)page < (u32)num_pages ? min_of(k_keys - row, 16) : 0;
-              const i32x4 tile = page_resource(k_pages + page * (k_stride_page * 2) + (u32)row % 16u * (long long)k_row_bytes, left > 0 ? (left - 1) * k_row_bytes + 256 : 0);
+              const i32x4 tile = page_resource(k_pages + page * (k_stride_page * 2) + (u32)row % 16u * (long long)k_row_bytes,
+                  left > 0 ? (left - 1) * k_row_bytes + 256 : 0);
               u32 from_0_4 = k_from_4 + k_tile_0;
               BUFFER_TO_LDS_16(tile, k_lds_0, 1024, from_0_4);
             }
@@ -581,22 +593,38 @@ void kiln_prefill_bf16_d128_paged16_causal_gfx950(const u16* q, const u16* k, co
           o_acc[2] *= alpha;
           o_acc[3] *= alpha;
         }
-        s_acc[0][0] = exp2_approx(__builtin_fmaf(s_acc[0][0], scale_log2, -shift)); s_acc[0][1] = exp2_approx(__builtin_fmaf(s_acc[0][1], scale_log2, -shift));
-        s_acc[0][2] = exp2_approx(__builtin_fmaf(s_acc[0][2], scale_log2, -shift)); s_acc[0][3] = exp2_approx(__builtin_fmaf(s_acc[0][3], scale_log2, -shift));
-        s_acc[0][4] = exp2_approx(__builtin_fmaf(s_acc[0][4], scale_log2, -shift)); s_acc[0][5] = exp2_approx(__builtin_fmaf(s_acc[0][5], scale_log2, -shift));
-        s_acc[0][6] = exp2_approx(__builtin_fmaf(s_acc[0][6], scale_log2, -shift)); s_acc[0][7] = exp2_approx(__builtin_fmaf(s_acc[0][7], scale_log2, -shift));
-        s_acc[0][8] = exp2_approx(__builtin_fmaf(s_acc[0][8], scale_log2, -shift)); s_acc[0][9] = exp2_approx(__builtin_fmaf(s_acc[0][9], scale_log2, -shift));
-        s_acc[0][10] = exp2_approx(__builtin_fmaf(s_acc[0][10], scale_log2, -shift)); s_acc[0][11] = exp2_approx(__builtin_fmaf(s_acc[0][11], scale_log2, -shift));
-        s_acc[0][12] = exp2_approx(__builtin_fmaf(s_acc[0][12], scale_log2, -shift)); s_acc[0][13] = exp2_approx(__builtin_fmaf(s_acc[0][13], scale_log2, -shift));
-        s_acc[0][14] = exp2_approx(__builtin_fmaf(s_acc[0][14], scale_log2, -shift)); s_acc[0][15] = exp2_approx(__builtin_fmaf(s_acc[0][15], scale_log2, -shift));
-        s_acc[1][0] = exp2_approx(__builtin_fmaf(s_acc[1][0], scale_log2, -shift)); s_acc[1][1] = exp2_approx(__builtin_fmaf(s_acc[1][1], scale_log2, -shift));
-        s_acc[1][2] = exp2_approx(__builtin_fmaf(s_acc[1][2], scale_log2, -shift)); s_acc[1][3] = exp2_approx(__builtin_fmaf(s_acc[1][3], scale_log2, -shift));
-        s_acc[1][4] = exp2_approx(__builtin_fmaf(s_acc[1][4], scale_log2, -shift)); s_acc[1][5] = exp2_approx(__builtin_fmaf(s_acc[1][5], scale_log2, -shift));
-        s_acc[1][6] = exp2_approx(__builtin_fmaf(s_acc[1][6], scale_log2, -shift)); s_acc[1][7] = exp2_approx(__builtin_fmaf(s_acc[1][7], scale_log2, -shift));
-        s_acc[1][8] = exp2_approx(__builtin_fmaf(s_acc[1][8], scale_log2, -shift)); s_acc[1][9] = exp2_approx(__builtin_fmaf(s_acc[1][9], scale_log2, -shift));
-        s_acc[1][10] = exp2_approx(__builtin_fmaf(s_acc[1][10], scale_log2, -shift)); s_acc[1][11] = exp2_approx(__builtin_fmaf(s_acc[1][11], scale_log2, -shift));
-        s_acc[1][12] = exp2_approx(__builtin_fmaf(s_acc[1][12], scale_log2, -shift)); s_acc[1][13] = exp2_approx(__builtin_fmaf(s_acc[1][13], scale_log2, -shift));
-        s_acc[1][14] = exp2_approx(__builtin_fmaf(s_acc[1][14], scale_log2, -shift)); s_acc[1][15] = exp2_approx(__builtin_fmaf(s_acc[1][15], scale_log2, -shift));
+        s_acc[0][0] = exp2_approx(__builtin_fmaf(s_acc[0][0], scale_log2, -shift));
+        s_acc[0][1] = exp2_approx(__builtin_fmaf(s_acc[0][1], scale_log2, -shift));
+        s_acc[0][2] = exp2_approx(__builtin_fmaf(s_acc[0][2], scale_log2, -shift));
+        s_acc[0][3] = exp2_approx(__builtin_fmaf(s_acc[0][3], scale_log2, -shift));
+        s_acc[0][4] = exp2_approx(__builtin_fmaf(s_acc[0][4], scale_log2, -shift));
+        s_acc[0][5] = exp2_approx(__builtin_fmaf(s_acc[0][5], scale_log2, -shift));
+        s_acc[0][6] = exp2_approx(__builtin_fmaf(s_acc[0][6], scale_log2, -shift));
+        s_acc[0][7] = exp2_approx(__builtin_fmaf(s_acc[0][7], scale_log2, -shift));
+        s_acc[0][8] = exp2_approx(__builtin_fmaf(s_acc[0][8], scale_log2, -shift));
+        s_acc[0][9] = exp2_approx(__builtin_fmaf(s_acc[0][9], scale_log2, -shift));
+        s_acc[0][10] = exp2_approx(__builtin_fmaf(s_acc[0][10], scale_log2, -shift));
+        s_acc[0][11] = exp2_approx(__builtin_fmaf(s_acc[0][11], scale_log2, -shift));
+        s_acc[0][12] = exp2_approx(__builtin_fmaf(s_acc[0][12], scale_log2, -shift));
+        s_acc[0][13] = exp2_approx(__builtin_fmaf(s_acc[0][13], scale_log2, -shift));
+        s_acc[0][14] = exp2_approx(__builtin_fmaf(s_acc[0][14], scale_log2, -shift));
+        s_acc[0][15] = exp2_approx(__builtin_fmaf(s_acc[0][15], scale_log2, -shift));
+        s_acc[1][0] = exp2_approx(__builtin_fmaf(s_acc[1][0], scale_log2, -shift));
+        s_acc[1][1] = exp2_approx(__builtin_fmaf(s_acc[1][1], scale_log2, -shift));
+        s_acc[1][2] = exp2_approx(__builtin_fmaf(s_acc[1][2], scale_log2, -shift));
+        s_acc[1][3] = exp2_approx(__builtin_fmaf(s_acc[1][3], scale_log2, -shift));
+        s_acc[1][4] = exp2_approx(__builtin_fmaf(s_acc[1][4], scale_log2, -shift));
+        s_acc[1][5] = exp2_approx(__builtin_fmaf(s_acc[1][5], scale_log2, -shift));
+        s_acc[1][6] = exp2_approx(__builtin_fmaf(s_acc[1][6], scale_log2, -shift));
+        s_acc[1][7] = exp2_approx(__builtin_fmaf(s_acc[1][7], scale_log2, -shift));
+        s_acc[1][8] = exp2_approx(__builtin_fmaf(s_acc[1][8], scale_log2, -shift));
+        s_acc[1][9] = exp2_approx(__builtin_fmaf(s_acc[1][9], scale_log2, -shift));
+        s_acc[1][10] = exp2_approx(__builtin_fmaf(s_acc[1][10], scale_log2, -shift));
+        s_acc[1][11] = exp2_approx(__builtin_fmaf(s_acc[1][11], scale_log2, -shift));
+        s_acc[1][12] = exp2_approx(__builtin_fmaf(s_acc[1][12], scale_log2, -shift));
+        s_acc[1][13] = exp2_approx(__builtin_fmaf(s_acc[1][13], scale_log2, -shift));
+        s_acc[1][14] = exp2_approx(__builtin_fmaf(s_acc[1][14], scale_log2, -shift));
+        s_acc[1][15] = exp2_approx(__builtin_fmaf(s_acc[1][15], scale_log2, -shift));
         // row sum, four chains
         float sum_0 = s_acc[0][0];
         float sum_1 = s_acc[0][1];
@@ -610,10 +638,14 @@ void kiln_prefill_bf16_d128_paged16_causal_gfx950(const u16* q, const u16* k, co
         sum_0 += s_acc[1][8]; sum_1 += s_acc[1][9]; sum_2 += s_acc[1][10]; sum_3 += s_acc[1][11];
         sum_0 += s_acc[1][12]; sum_1 += s_acc[1][13]; sum_2 += s_acc[1][14]; sum_3 += s_acc[1][15];
         row_sum += (sum_0 + sum_1) + (sum_2 + sum_3);
-        p[0] = u32x4{pack_bf16(s_acc[0][0], s_acc[0][1]), pack_bf16(s_acc[0][2], s_acc[0][3]), pack_bf16(s_acc[0][4], s_acc[0][5]), pack_bf16(s_acc[0][6], s_acc[0][7])};
-        p[1] = u32x4{pack_bf16(s_acc[0][8], s_acc[0][9]), pack_bf16(s_acc[0][10], s_acc[0][11]), pack_bf16(s_acc[0][12], s_acc[0][13]), pack_bf16(s_acc[0][14], s_acc[0][15])};
-        p[2] = u32x4{pack_bf16(s_acc[1][0], s_acc[1][1]), pack_bf16(s_acc[1][2], s_acc[1][3]), pack_bf16(s_acc[1][4], s_acc[1][5]), pack_bf16(s_acc[1][6], s_acc[1][7])};
-        p[3] = u32x4{pack_bf16(s_acc[1][8], s_acc[1][9]), pack_bf16(s_acc[1][10], s_acc[1][11]), pack_bf16(s_acc[1][12], s_acc[1][13]), pack_bf16(s_acc[1][14], s_acc[1][15])};
+        p[0] = u32x4{pack_bf16(s_acc[0][0], s_acc[0][1]), pack_bf16(s_acc[0][2], s_acc[0][3]), pack_bf16(s_acc[0][4], s_acc[0][5]),
+            pack_bf16(s_acc[0][6], s_acc[0][7])};
+        p[1] = u32x4{pack_bf16(s_acc[0][8], s_acc[0][9]), pack_bf16(s_acc[0][10], s_acc[0][11]), pack_bf16(s_acc[0][12], s_acc[0][13]),
+            pack_bf16(s_acc[0][14], s_acc[0][15])};
+        p[2] = u32x4{pack_bf16(s_acc[1][0], s_acc[1][1]), pack_bf16(s_acc[1][2], s_acc[1][3]), pack_bf16(s_acc[1][4], s_acc[1][5]),
+            pack_bf16(s_acc[1][6], s_acc[1][7])};
+        p[3] = u32x4{pack_bf16(s_acc[1][8], s_acc[1][9]), pack_bf16(s_acc[1][10], s_acc[1][11]), pack_bf16(s_acc[1][12], s_acc[1][13]),
+            pack_bf16(s_acc[1][14], s_acc[1][15])};
         // made here: the compiler would move exponentials to where P is used, beside the products
         __asm volatile("" : "+v"(p[0]));
         __asm volatile("" : "+v"(p[1]));
@@ -635,7 +667,8 @@ void kiln_prefill_bf16_d128_paged16_causal_gfx950(const u16* q, const u16* k, co
             const int page = row < v_keys ? pages[(u32)row / 16u] : num_pages;
             // rows past the sequence, and pages that do not exist, read as zeros
             const int left = (u32)page < (u32)num_pages ? min_of(v_keys - row, 16) : 0;
-            const i32x4 tile = page_resource(v_pages + page * (v_stride_page * 2) + (u32)row % 16u * (long long)v_row_bytes, left > 0 ? (left - 1) * v_row_bytes + 256 : 0);
+            const i32x4 tile = page_resource(v_pages + page * (v_stride_page * 2) + (u32)row % 16u * (long long)v_row_bytes,
+                left > 0 ? (left - 1) * v_row_bytes + 256 : 0);
             u32 from_0_0 = v_from_0 + v_tile_0;
             BUFFER_TO_LDS_16(tile, v_lds_0, 16384, from_0_0);
           }
@@ -644,7 +677,8 @@ void kiln_prefill_bf16_d128_paged16_causal_gfx950(const u16* q, const u16* k, co
             const int page = row < v_keys ? pages[(u32)row / 16u] : num_pages;
             // rows past the sequence, and pages that do not exist, read as zeros
             const int left = (u32)page < (u32)num_pages ? min_of(v_keys - row, 16) : 0;
-            const i32x4 tile = page_resource(v_pages + page * (v_stride_page * 2) + (u32)row % 16u * (long long)v_row_bytes, left > 0 ? (left - 1) * v_row_bytes + 256 : 0);
+            const i32x4 tile = page_resource(v_pages + page * (v_stride_page * 2) + (u32)row % 16u * (long long)v_row_bytes,
+                left > 0 ? (left - 1) * v_row_bytes + 256 : 0);
             u32 from_0_0 = v_from_0 + v_tile_0;
             BUFFER_TO_LDS_16(tile, v_lds_0, 17408, from_0_0);
           }
@@ -658,7 +692,8 @@ void kiln_prefill_bf16_d128_paged16_causal_gfx950(const u16* q, const u16* k, co
               const int page = row < k_keys ? pages[(u32)row / 16u] : num_pages;
               // rows past the sequence, and pages that do not exist, read as zeros
               const int left = (u32)page < (u32)num_pages ? min_of(k_keys - row, 16) : 0;
-              const i32x4 tile = page_resource(k_pages + page * (k_stride_page * 2) + (u32)row % 16u * (long long)k_row_bytes, left > 0 ? (left - 1) * k_row_bytes + 256 : 0);
+              const i32x4 tile = page_resource(k_pages + page * (k_stride_page * 2) + (u32)row % 16u * (long long)k_row_bytes,
+                  left > 0 ? (left - 1) * k_row_bytes + 256 : 0);
               u32 from_0_0 = k_from_0 + k_tile_0;
               BUFFER_TO_LDS_16(tile, k_lds_0, 0, from_0_0);
             }
@@ -667,7 +702,8 @@ void kiln_prefill_bf16_d128_paged16_causal_gfx950(const u16* q, const u16* k, co
               const int page = row < k_keys ? pages[(u32)row / 16u] : num_pages;
               // rows past the sequence, and pages that do not exist, read as zeros
               const int left = (u32)page < (u32)num_pages ? min_of(k_keys - row, 16) : 0;
-              const i32x4 tile = page_resource(k_pages + page * (k_stride_page * 2) + (u32)row % 16u * (long long)k_row_bytes, left > 0 ? (left - 1) * k_row_bytes + 256 : 0);
+              const i32x4 tile = page_resource(k_pages + page * (k_stride_page * 2) + (u32)row % 16u * (long long)k_row_bytes,
+                  left > 0 ? (left - 1) * k_row_bytes + 256 : 0);
               u32 from_0_4 = k_from_4 + k_tile_0;
               BUFFER_TO_LDS_16(tile, k_lds_0, 1024, from_0_4);
             }
@@ -773,7 +809,8 @@ void kiln_prefill_bf16_d128_paged16_causal_gfx950(const u16* q, const u16* k, co
             const int page = row < v_keys ? pages[(u32)row / 16u] : num_pages;
             // rows past the sequence, and pages that do not exist, read as zeros
             const int left = (u32)page < (u32)num_pages ? min_of(v_keys - row, 16) : 0;
-            const i32x4 tile = page_resource(v_pages + page * (v_stride_page * 2) + (u32)row % 16u * (long long)v_row_bytes, left > 0 ? (left - 1) * v_row_bytes + 256 : 0);
+            const i32x4 tile = page_resource(v_pages + page * (v_stride_page * 2) + (u32)row % 16u * (long long)v_row_bytes,
+                left > 0 ? (left - 1) * v_row_bytes + 256 : 0);
             u32 from_0_0 = v_from_0 + v_tile_0;
             BUFFER_TO_LDS_16(tile, v_lds_0, 0, from_0_0);
           }
@@ -782,7 +819,8 @@ void kiln_prefill_bf16_d128_paged16_causal_gfx950(const u16* q, const u16* k, co
             const int page = row < v_keys ? pages[(u32)row / 16u] : num_pages;
             // rows past the sequence, and pages that do not exist, read as zeros
             const int left = (u32)page < (u32)num_pages ? min_of(v_keys - row, 16) : 0;
-            const i32x4 tile = page_resource(v_pages + page * (v_stride_page * 2) + (u32)row % 16u * (long long)v_row_bytes, left > 0 ? (left - 1) * v_row_bytes + 256 : 0);
+            const i32x4 tile = page_resource(v_pages + page * (v_stride_page * 2) + (u32)row % 16u * (long long)v_row_bytes,
+                left > 0 ? (left - 1) * v_row_bytes + 256 : 0);
             u32 from_0_0 = v_from_0 + v_tile_0;
             BUFFER_TO_LDS_16(tile, v_lds_0, 1024, from_0_0);
           }
@@ -796,7 +834,8 @@ void kiln_prefill_bf16_d128_paged16_causal_gfx950(const u16* q, const u16* k, co
               const int page = row < k_keys ? pages[(u32)row / 16u] : num_pages;
               // rows past the sequence, and pages that do not exist, read as zeros
               const int left = (u32)page < (u32)num_pages ? min_of(k_keys - row, 16) : 0;
-              const i32x4 tile = page_resource(k_pages + page * (k_stride_page * 2) + (u32)row % 16u * (long long)k_row_bytes, left > 0 ? (left - 1) * k_row_bytes + 256 : 0);
+              const i32x4 tile = page_resource(k_pages + page * (k_stride_page * 2) + (u32)row % 16u * (long long)k_row_bytes,
+                  left > 0 ? (left - 1) * k_row_bytes + 256 : 0);
               u32 from_0_0 = k_from_0 + k_tile_0;
               BUFFER_TO_LDS_16(tile, k_lds_0, 16384, from_0_0);
             }
@@ -805,7 +844,8 @@ void kiln_prefill_bf16_d128_paged16_causal_gfx950(const u16* q, const u16* k, co
               const int page = row < k_keys ? pages[(u32)row / 16u] : num_pages;
               // rows past the sequence, and pages that do not exist, read as zeros
               const int left = (u32)page < (u32)num_pages ? min_of(k_keys - row, 16) : 0;
-              const i32x4 tile = page_resource(k_pages + page * (k_stride_page * 2) + (u32)row % 16u * (long long)k_row_bytes, left > 0 ? (left - 1) * k_row_bytes + 256 : 0);
+              const i32x4 tile = page_resource(k_pages + page * (k_stride_page * 2) + (u32)row % 16u * (long long)k_row_bytes,
+                  left > 0 ? (left - 1) * k_row_bytes + 256 : 0);
               u32 from_0_4 = k_from_4 + k_tile_0;
               BUFFER_TO_LDS_16(tile, k_lds_0, 17408, from_0_4);
             }
@@ -879,22 +919,38 @@ void kiln_prefill_bf16_d128_paged16_causal_gfx950(const u16* q, const u16* k, co
           o_acc[2] *= alpha;
           o_acc[3] *= alpha;
         }
-        s_acc[0][0] = exp2_approx(__builtin_fmaf(s_acc[0][0], scale_log2, -shift)); s_acc[0][1] = exp2_approx(__builtin_fmaf(s_acc[0][1], scale_log2, -shift));
-        s_acc[0][2] = exp2_approx(__builtin_fmaf(s_acc[0][2], scale_log2, -shift)); s_acc[0][3] = exp2_approx(__builtin_fmaf(s_acc[0][3], scale_log2, -shift));
-        s_acc[0][4] = exp2_approx(__builtin_fmaf(s_acc[0][4], scale_log2, -shift)); s_acc[0][5] = exp2_approx(__builtin_fmaf(s_acc[0][5], scale_log2, -shift));
-        s_acc[0][6] = exp2_approx(__builtin_fmaf(s_acc[0][6], scale_log2, -shift)); s_acc[0][7] = exp2_approx(__builtin_fmaf(s_acc[0][7], scale_log2, -shift));
-        s_acc[0][8] = exp2_approx(__builtin_fmaf(s_acc[0][8], scale_log2, -shift)); s_acc[0][9] = exp2_approx(__builtin_fmaf(s_acc[0][9], scale_log2, -shift));
-        s_acc[0][10] = exp2_approx(__builtin_fmaf(s_acc[0][10], scale_log2, -shift)); s_acc[0][11] = exp2_approx(__builtin_fmaf(s_acc[0][11], scale_log2, -shift));
-        s_acc[0][12] = exp2_approx(__builtin_fmaf(s_acc[0][12], scale_log2, -shift)); s_acc[0][13] = exp2_approx(__builtin_fmaf(s_acc[0][13], scale_log2, -shift));
-        s_acc[0][14] = exp2_approx(__builtin_fmaf(s_acc[0][14], scale_log2, -shift)); s_acc[0][15] = exp2_approx(__builtin_fmaf(s_acc[0][15], scale_log2, -shift));
-        s_acc[1][0] = exp2_approx(__builtin_fmaf(s_acc[1][0], scale_log2, -shift)); s_acc[1][1] = exp2_approx(__builtin_fmaf(s_acc[1][1], scale_log2, -shift));
-        s_acc[1][2] = exp2_approx(__builtin_fmaf(s_acc[1][2], scale_log2, -shift)); s_acc[1][3] = exp2_approx(__builtin_fmaf(s_acc[1][3], scale_log2, -shift));
-        s_acc[1][4] = exp2_approx(__builtin_fmaf(s_acc[1][4], scale_log2, -shift)); s_acc[1][5] = exp2_approx(__builtin_fmaf(s_acc[1][5], scale_log2, -shift));
-        s_acc[1][6] = exp2_approx(__builtin_fmaf(s_acc[1][6], scale_log2, -shift)); s_acc[1][7] = exp2_approx(__builtin_fmaf(s_acc[1][7], scale_log2, -shift));
-        s_acc[1][8] = exp2_approx(__builtin_fmaf(s_acc[1][8], scale_log2, -shift)); s_acc[1][9] = exp2_approx(__builtin_fmaf(s_acc[1][9], scale_log2, -shift));
-        s_acc[1][10] = exp2_approx(__builtin_fmaf(s_acc[1][10], scale_log2, -shift)); s_acc[1][11] = exp2_approx(__builtin_fmaf(s_acc[1][11], scale_log2, -shift));
-        s_acc[1][12] = exp2_approx(__builtin_fmaf(s_acc[1][12], scale_log2, -shift)); s_acc[1][13] = exp2_approx(__builtin_fmaf(s_acc[1][13], scale_log2, -shift));
-        s_acc[1][14] = exp2_approx(__builtin_fmaf(s_acc[1][14], scale_log2, -shift)); s_acc[1][15] = exp2_approx(__builtin_fmaf(s_acc[1][15], scale_log2, -shift));
+        s_acc[0][0] = exp2_approx(__builtin_fmaf(s_acc[0][0], scale_log2, -shift));
+        s_acc[0][1] = exp2_approx(__builtin_fmaf(s_acc[0][1], scale_log2, -shift));
+        s_acc[0][2] = exp2_approx(__builtin_fmaf(s_acc[0][2], scale_log2, -shift));
+        s_acc[0][3] = exp2_approx(__builtin_fmaf(s_acc[0][3], scale_log2, -shift));
+        s_acc[0][4] = exp2_approx(__builtin_fmaf(s_acc[0][4], scale_log2, -shift));
+        s_acc[0][5] = exp2_approx(__builtin_fmaf(s_acc[0][5], scale_log2, -shift));
+        s_acc[0][6] = exp2_approx(__builtin_fmaf(s_acc[0][6], scale_log2, -shift));
+        s_acc[0][7] = exp2_approx(__builtin_fmaf(s_acc[0][7], scale_log2, -shift));
+        s_acc[0][8] = exp2_approx(__builtin_fmaf(s_acc[0][8], scale_log2, -shift));
+        s_acc[0][9] = exp2_approx(__builtin_fmaf(s_acc[0][9], scale_log2, -shift));
+        s_acc[0][10] = exp2_approx(__builtin_fmaf(s_acc[0][10], scale_log2, -shift));
+        s_acc[0][11] = exp2_approx(__builtin_fmaf(s_acc[0][11], scale_log2, -shift));
+        s_acc[0][12] = exp2_approx(__builtin_fmaf(s_acc[0][12], scale_log2, -shift));
+        s_acc[0][13] = exp2_approx(__builtin_fmaf(s_acc[0][13], scale_log2, -shift));
+        s_acc[0][14] = exp2_approx(__builtin_fmaf(s_acc[0][14], scale_log2, -shift));
+        s_acc[0][15] = exp2_approx(__builtin_fmaf(s_acc[0][15], scale_log2, -shift));
+        s_acc[1][0] = exp2_approx(__builtin_fmaf(s_acc[1][0], scale_log2, -shift));
+        s_acc[1][1] = exp2_approx(__builtin_fmaf(s_acc[1][1], scale_log2, -shift));
+        s_acc[1][2] = exp2_approx(__builtin_fmaf(s_acc[1][2], scale_log2, -shift));
+        s_acc[1][3] = exp2_approx(__builtin_fmaf(s_acc[1][3], scale_log2, -shift));
+        s_acc[1][4] = exp2_approx(__builtin_fmaf(s_acc[1][4], scale_log2, -shift));
+        s_acc[1][5] = exp2_approx(__builtin_fmaf(s_acc[1][5], scale_log2, -shift));
+        s_acc[1][6] = exp2_approx(__builtin_fmaf(s_acc[1][6], scale_log2, -shift));
+        s_acc[1][7] = exp2_approx(__builtin_fmaf(s_acc[1][7], scale_log2, -shift));
+        s_acc[1][8] = exp2_approx(__builtin_fmaf(s_acc[1][8], scale_log2, -shift));
+        s_acc[1][9] = exp2_approx(__builtin_fmaf(s_acc[1][9], scale_log2, -shift));
+        s_acc[1][10] = exp2_approx(__builtin_fmaf(s_acc[1][10], scale_log2, -shift));
+        s_acc[1][11] = exp2_approx(__builtin_fmaf(s_acc[1][11], scale_log2, -shift));
+        s_acc[1][12] = exp2_approx(__builtin_fmaf(s_acc[1][12], scale_log2, -shift));
+        s_acc[1][13] = exp2_approx(__builtin_fmaf(s_acc[1][13], scale_log2, -shift));
+        s_acc[1][14] = exp2_approx(__builtin_fmaf(s_acc[1][14], scale_log2, -shift));
+        s_acc[1][15] = exp2_approx(__builtin_fmaf(s_acc[1][15], scale_log2, -shift));
         // row sum, four chains
         float sum_0 = s_acc[0][0];
         float sum_1 = s_acc[0][1];
@@ -908,10 +964,14 @@ void kiln_prefill_bf16_d128_paged16_causal_gfx950(const u16* q, const u16* k, co
         sum_0 += s_acc[1][8]; sum_1 += s_acc[1][9]; sum_2 += s_acc[1][10]; sum_3 += s_acc[1][11];
         sum_0 += s_acc[1][12]; sum_1 += s_acc[1][13]; sum_2 += s_acc[1][14]; sum_3 += s_acc[1][15];
         row_sum += (sum_0 + sum_1) + (sum_2 + sum_3);
-        p[0] = u32x4{pack_bf16(s_acc[0][0], s_acc[0][1]), pack_bf16(s_acc[0][2], s_acc[0][3]), pack_bf16(s_acc[0][4], s_acc[0][5]), pack_bf16(s_acc[0][6], s_acc[0][7])};
-        p[1] = u32x4{pack_bf16(s_acc[0][8], s_acc[0][9]), pack_bf16(s_acc[0][10], s_acc[0][11]), pack_bf16(s_acc[0][12], s_acc[0][13]), pack_bf16(s_acc[0][14], s_acc[0][15])};
-        p[2] = u32x4{pack_bf16(s_acc[1][0], s_acc[1][1]), pack_bf16(s_acc[1][2], s_acc[1][3]), pack_bf16(s_acc[1][4], s_acc[1][5]), pack_bf16(s_acc[1][6], s_acc[1][7])};
-        p[3] = u32x4{pack_bf16(s_acc[1][8], s_acc[1][9]), pack_bf16(s_acc[1][10], s_acc[1][11]), pack_bf16(s_acc[1][12], s_acc[1][13]), pack_bf16(s_acc[1][14], s_acc[1][15])};
+        p[0] = u32x4{pack_bf16(s_acc[0][0], s_acc[0][1]), pack_bf16(s_acc[0][2], s_acc[0][3]), pack_bf16(s_acc[0][4], s_acc[0][5]),
+            pack_bf16(s_acc[0][6], s_acc[0][7])};
+        p[1] = u32x4{pack_bf16(s_acc[0][8], s_acc[0][9]), pack_bf16(s_acc[0][10], s_acc[0][11]), pack_bf16(s_acc[0][12], s_acc[0][13]),
+            pack_bf16(s_acc[0][14], s_acc[0][15])};
+        p[2] = u32x4{pack_bf16(s_acc[1][0], s_acc[1][1]), pack_bf16(s_acc[1][2], s_acc[1][3]), pack_bf16(s_acc[1][4], s_acc[1][5]),
+            pack_bf16(s_acc[1][6], s_acc[1][7])};
+        p[3] = u32x4{pack_bf16(s_acc[1][8], s_acc[1][9]), pack_bf16(s_acc[1][10], s_acc[1][11]), pack_bf16(s_acc[1][12], s_acc[1][13]),
+            pack_bf16(s_acc[1][14], s_acc[1][15])};
         // made here: the compiler would move exponentials to where P is used, beside the products
         __asm volatile("" : "+v"(p[0]));
         __asm volatile("" : "+v"(p[1]));
@@ -933,7 +993,8 @@ void kiln_prefill_bf16_d128_paged16_causal_gfx950(const u16* q, const u16* k, co
             const int page = row < v_keys ? pages[(u32)row / 16u] : num_pages;
             // rows past the sequence, and pages that do not exist, read as zeros
             const int left = (u32)page < (u32)num_pages ? min_of(v_keys - row, 16) : 0;
-            const i32x4 tile = page_resource(v_pages + page * (v_stride_page * 2) + (u32)row % 16u * (long long)v_row_bytes, left > 0 ? (left - 1) * v_row_bytes + 256 : 0);
+            const i32x4 tile = page_resource(v_pages + page * (v_stride_page * 2) + (u32)row % 16u * (long long)v_row_bytes,
+                left > 0 ? (left - 1) * v_row_bytes + 256 : 0);
             u32 from_0_0 = v_from_0 + v_tile_0;
             BUFFER_TO_LDS_16(tile, v_lds_0, 0, from_0_0);
           }
@@ -942,7 +1003,8 @@ void kiln_prefill_bf16_d128_paged16_causal_gfx950(const u16* q, const u16* k, co
             const int page = row < v_keys ? pages[(u32)row / 16u] : num_pages;
             // rows past the sequence, and pages that do not exist, read as zeros
             const int left = (u32)page < (u32)num_pages ? min_of(v_keys - row, 16) : 0;
-            const i32x4 tile = page_resource(v_pages + page * (v_stride_page * 2) + (u32)row % 16u * (long long)v_row_bytes, left > 0 ? (left - 1) * v_row_bytes + 256 : 0);
+            const i32x4 tile = page_resource(v_pages + page * (v_stride_page * 2) + (u32)row % 16u * (long long)v_row_bytes,
+                left > 0 ? (left - 1) * v_row_bytes + 256 : 0);
             u32 from_0_0 = v_from_0 + v_tile_0;
             BUFFER_TO_LDS_16(tile, v_lds_0, 1024, from_0_0);
           }
@@ -956,7 +1018,8 @@ void kiln_prefill_bf16_d128_paged16_causal_gfx950(const u16* q, const u16* k, co
               const int page = row < k_keys ? pages[(u32)row / 16u] : num_pages;
               // rows past the sequence, and pages that do not exist, read as zeros
               const int left = (u32)page < (u32)num_pages ? min_of(k_keys - row, 16) : 0;
-              const i32x4 tile = page_resource(k_pages + page * (k_stride_page * 2) + (u32)row % 16u * (long long)k_row_bytes, left > 0 ? (left - 1) * k_row_bytes + 256 : 0);
+              const i32x4 tile = page_resource(k_pages + page * (k_stride_page * 2) + (u32)row % 16u * (long long)k_row_bytes,
+                  left > 0 ? (left - 1) * k_row_bytes + 256 : 0);
               u32 from_0_0 = k_from_0 + k_tile_0;
               BUFFER_TO_LDS_16(tile, k_lds_0, 16384, from_0_0);
             }
@@ -965,7 +1028,8 @@ void kiln_prefill_bf16_d128_paged16_causal_gfx950(const u16* q, const u16* k, co
               const int page = row < k_keys ? pages[(u32)row / 16u] : num_pages;
               // rows past the sequence, and pages that do not exist, read as zeros
               const int left = (u32)page < (u32)num_pages ? min_of(k_keys - row, 16) : 0;
-              const i32x4 tile = page_resource(k_pages + page * (k_stride_page * 2) + (u32)row % 16u * (long long)k_row_bytes, left > 0 ? (left - 1) * k_row_bytes + 256 : 0);
+              const i32x4 tile = page_resource(k_pages + page * (k_stride_page * 2) + (u32)row % 16u * (long long)k_row_bytes,
+                  left > 0 ? (left - 1) * k_row_bytes + 256 : 0);
               u32 from_0_4 = k_from_4 + k_tile_0;
               BUFFER_TO_LDS_16(tile, k_lds_0, 17408, from_0_4);
             }
@@ -1138,25 +1202,42 @@ void kiln_prefill_bf16_d128_paged16_causal_gfx950(const u16* q, const u16* k, co
     const int o_row_bytes = (int)(o_stride_seq * 2);
     const i32x4 o_rows = buffer_resource(o_head, (rows_left - 1) * o_row_bytes + 256);
     const u32 o_from = block_row < rows_left ? (u32)(block_row * o_row_bytes) : 0x80000000u;
-    buffer_store_8(o_rows, o_from + 0 + lane / 32 * 8, u32x2{pack_bf16(o_acc[0][0] * inv_sum, o_acc[0][1] * inv_sum), pack_bf16(o_acc[0][2] * inv_sum, o_acc[0][3] * inv_sum)});
-    buffer_store_8(o_rows, o_from + 16 + lane / 32 * 8, u32x2{pack_bf16(o_acc[0][4] * inv_sum, o_acc[0][5] * inv_sum), pack_bf16(o_acc[0][6] * inv_sum, o_acc[0][7] * inv_sum)});
-    buffer_store_8(o_rows, o_from + 32 + lane / 32 * 8, u32x2{pack_bf16(o_acc[0][8] * inv_sum, o_acc[0][9] * inv_sum), pack_bf16(o_acc[0][10] * inv_sum, o_acc[0][11] * inv_sum)});
-    buffer_store_8(o_rows, o_from + 48 + lane / 32 * 8, u32x2{pack_bf16(o_acc[0][12] * inv_sum, o_acc[0][13] * inv_sum), pack_bf16(o_acc[0][14] * inv_sum, o_acc[0][15] * inv_sum)});
-    buffer_store_8(o_rows, o_from + 64 + lane / 32 * 8, u32x2{pack_bf16(o_acc[1][0] * inv_sum, o_acc[1][1] * inv_sum), pack_bf16(o_acc[1][2] * inv_sum, o_acc[1][3] * inv_sum)});
-    buffer_store_8(o_rows, o_from + 80 + lane / 32 * 8, u32x2{pack_bf16(o_acc[1][4] * inv_sum, o_acc[1][5] * inv_sum), pack_bf16(o_acc[1][6] * inv_sum, o_acc[1][7] * inv_sum)});
-    buffer_store_8(o_rows, o_from + 96 + lane / 32 * 8, u32x2{pack_bf16(o_acc[1][8] * inv_sum, o_acc[1][9] * inv_sum), pack_bf16(o_acc[1][10] * inv_sum, o_acc[1][11] * inv_sum)});
-    buffer_store_8(o_rows, o_from + 112 + lane / 32 * 8, u32x2{pack_bf16(o_acc[1][12] * inv_sum, o_acc[1][13] * inv_sum), pack_bf16(o_acc[1][14] * inv_sum, o_acc[1][15] * inv_sum)});
-    buffer_store_8(o_rows, o_from + 128 + lane / 32 * 8, u32x2{pack_bf16(o_acc[2][0] * inv_sum, o_acc[2][1] * inv_sum), pack_bf16(o_acc[2][2] * inv_sum, o_acc[2][3] * inv_sum)});
-    buffer_store_8(o_rows, o_from + 144 + lane / 32 * 8, u32x2{pack_bf16(o_acc[2][4] * inv_sum, o_acc[2][5] * inv_sum), pack_bf16(o_acc[2][6] * inv_sum, o_acc[2][7] * inv_sum)});
-    buffer_store_8(o_rows, o_from + 160 + lane / 32 * 8, u32x2{pack_bf16(o_acc[2][8] * inv_sum, o_acc[2][9] * inv_sum), pack_bf16(o_acc[2][10] * inv_sum, o_acc[2][11] * inv_sum)});
-    buffer_store_8(o_rows, o_from + 176 + lane / 32 * 8, u32x2{pack_bf16(o_acc[2][12] * inv_sum, o_acc[2][13] * inv_sum), pack_bf16(o_acc[2][14] * inv_sum, o_acc[2][15] * inv_sum)});
-    buffer_store_8(o_rows, o_from + 192 + lane / 32 * 8, u32x2{pack_bf16(o_acc[3][0] * inv_sum, o_acc[3][1] * inv_sum), pack_bf16(o_acc[3][2] * inv_sum, o_acc[3][3] * inv_sum)});
-    buffer_store_8(o_rows, o_from + 208 + lane / 32 * 8, u32x2{pack_bf16(o_acc[3][4] * inv_sum, o_acc[3][5] * inv_sum), pack_bf16(o_acc[3][6] * inv_sum, o_acc[3][7] * inv_sum)});
-    buffer_store_8(o_rows, o_from + 224 + lane / 32 * 8, u32x2{pack_bf16(o_acc[3][8] * inv_sum, o_acc[3][9] * inv_sum), pack_bf16(o_acc[3][10] * inv_sum, o_acc[3][11] * inv_sum)});
-    buffer_store_8(o_rows, o_from + 240 + lane / 32 * 8, u32x2{pack_bf16(o_acc[3][12] * inv_sum, o_acc[3][13] * inv_sum), pack_bf16(o_acc[3][14] * inv_sum, o_acc[3][15] * inv_sum)});
+    buffer_store_8(o_rows, o_from + 0 + lane / 32 * 8,
+        u32x2{pack_bf16(o_acc[0][0] * inv_sum, o_acc[0][1] * inv_sum), pack_bf16(o_acc[0][2] * inv_sum, o_acc[0][3] * inv_sum)});
+    buffer_store_8(o_rows, o_from + 16 + lane / 32 * 8,
+        u32x2{pack_bf16(o_acc[0][4] * inv_sum, o_acc[0][5] * inv_sum), pack_bf16(o_acc[0][6] * inv_sum, o_acc[0][7] * inv_sum)});
+    buffer_store_8(o_rows, o_from + 32 + lane / 32 * 8,
+        u32x2{pack_bf16(o_acc[0][8] * inv_sum, o_acc[0][9] * inv_sum), pack_bf16(o_acc[0][10] * inv_sum, o_acc[0][11] * inv_sum)});
+    buffer_store_8(o_rows, o_from + 48 + lane / 32 * 8,
+        u32x2{pack_bf16(o_acc[0][12] * inv_sum, o_acc[0][13] * inv_sum), pack_bf16(o_acc[0][14] * inv_sum, o_acc[0][15] * inv_sum)});
+    buffer_store_8(o_rows, o_from + 64 + lane / 32 * 8,
+        u32x2{pack_bf16(o_acc[1][0] * inv_sum, o_acc[1][1] * inv_sum), pack_bf16(o_acc[1][2] * inv_sum, o_acc[1][3] * inv_sum)});
+    buffer_store_8(o_rows, o_from + 80 + lane / 32 * 8,
+        u32x2{pack_bf16(o_acc[1][4] * inv_sum, o_acc[1][5] * inv_sum), pack_bf16(o_acc[1][6] * inv_sum, o_acc[1][7] * inv_sum)});
+    buffer_store_8(o_rows, o_from + 96 + lane / 32 * 8,
+        u32x2{pack_bf16(o_acc[1][8] * inv_sum, o_acc[1][9] * inv_sum), pack_bf16(o_acc[1][10] * inv_sum, o_acc[1][11] * inv_sum)});
+    buffer_store_8(o_rows, o_from + 112 + lane / 32 * 8,
+        u32x2{pack_bf16(o_acc[1][12] * inv_sum, o_acc[1][13] * inv_sum), pack_bf16(o_acc[1][14] * inv_sum, o_acc[1][15] * inv_sum)});
+    buffer_store_8(o_rows, o_from + 128 + lane / 32 * 8,
+        u32x2{pack_bf16(o_acc[2][0] * inv_sum, o_acc[2][1] * inv_sum), pack_bf16(o_acc[2][2] * inv_sum, o_acc[2][3] * inv_sum)});
+    buffer_store_8(o_rows, o_from + 144 + lane / 32 * 8,
+        u32x2{pack_bf16(o_acc[2][4] * inv_sum, o_acc[2][5] * inv_sum), pack_bf16(o_acc[2][6] * inv_sum, o_acc[2][7] * inv_sum)});
+    buffer_store_8(o_rows, o_from + 160 + lane / 32 * 8,
+        u32x2{pack_bf16(o_acc[2][8] * inv_sum, o_acc[2][9] * inv_sum), pack_bf16(o_acc[2][10] * inv_sum, o_acc[2][11] * inv_sum)});
+    buffer_store_8(o_rows, o_from + 176 + lane / 32 * 8,
+        u32x2{pack_bf16(o_acc[2][12] * inv_sum, o_acc[2][13] * inv_sum), pack_bf16(o_acc[2][14] * inv_sum, o_acc[2][15] * inv_sum)});
+    buffer_store_8(o_rows, o_from + 192 + lane / 32 * 8,
+        u32x2{pack_bf16(o_acc[3][0] * inv_sum, o_acc[3][1] * inv_sum), pack_bf16(o_acc[3][2] * inv_sum, o_acc[3][3] * inv_sum)});
+    buffer_store_8(o_rows, o_from + 208 + lane / 32 * 8,
+        u32x2{pack_bf16(o_acc[3][4] * inv_sum, o_acc[3][5] * inv_sum), pack_bf16(o_acc[3][6] * inv_sum, o_acc[3][7] * inv_sum)});
+    buffer_store_8(o_rows, o_from + 224 + lane / 32 * 8,
+        u32x2{pack_bf16(o_acc[3][8] * inv_sum, o_acc[3][9] * inv_sum), pack_bf16(o_acc[3][10] * inv_sum, o_acc[3][11] * inv_sum)});
+    buffer_store_8(o_rows, o_from + 240 + lane / 32 * 8,
+        u32x2{pack_bf16(o_acc[3][12] * inv_sum, o_acc[3][13] * inv_sum), pack_bf16(o_acc[3][14] * inv_sum, o_acc[3][15] * inv_sum)});
     // V of a key that is hidden from some of these rows and not from others, and is not finite: those rows again.
     if (same(any_lane(odd))) {
-      const int lane_32 = (int)thread_id() & 31, row_begin = same(m_start + 32 * warp), row_end = same(min(m_start + 32 * warp + 32, seqlen_q));
+      const int lane_32 = (int)thread_id() & 31, row_begin = same(m_start + 32 * warp),
+          row_end = same(min(m_start + 32 * warp + 32, seqlen_q));
       WAIT_LOADS(0);  // the store has been written
       // the last key past some row's end, and the first one before some row's first, with a V that is not finite
       int highest = -1, lowest = 0x7fffffff;
@@ -1166,7 +1247,8 @@ void kiln_prefill_bf16_d128_paged16_causal_gfx950(const u16* q, const u16* k, co
         for (int first = same(max(min(seqlen_k, (row + seqlen_k - seqlen_q) + 1), 0)); first <= last; first += 32) {
           const int key = min(first + lane_32, last);
           const int found = key < seqlen_k ? page_of(page_table, page_table_stride, num_pages, batch, key) : -1, page = max(found, 0);
-          highest = found < 0 || finite_halves((const u32*)(v + kv_head * v_stride_head + page * v_stride_page + ((key) % 16) * v_stride_seq), 64) ? highest : key;
+          highest = found < 0 || finite_halves((const u32*)(v + kv_head * v_stride_head + page * v_stride_page + (key % 16) * v_stride_seq),
+              64) ? highest : key;
         }
         highest = same(largest_of_lanes(highest));
       }
@@ -1174,7 +1256,7 @@ void kiln_prefill_bf16_d128_paged16_causal_gfx950(const u16* q, const u16* k, co
       for (int row = row_begin; row < row_end; ++row) {
         const int begin = same(0), end = same(min(seqlen_k, (row + seqlen_k - seqlen_q) + 1));
         if (highest < end && lowest >= begin) continue;
-        const u32* const query_words = (const u32*)(q + (q_start + row) * q_stride_seq + (head) * q_stride_head);
+        const u32* const query_words = (const u32*)(q + (q_start + row) * q_stride_seq + head * q_stride_head);
         float maximum = -kInfinity, sum = 0.0f, out[4];
     #pragma unroll
         for (int i = 0; i < 4; ++i) out[i] = 0.0f;
@@ -1186,7 +1268,7 @@ void kiln_prefill_bf16_d128_paged16_causal_gfx950(const u16* q, const u16* k, co
           {
             const int key = max(min(first + lane_32, end - 1), begin);
             const int found = key < seqlen_k ? page_of(page_table, page_table_stride, num_pages, batch, key) : -1, page = max(found, 0);
-            const u32* const key_words = (const u32*)(k + kv_head * k_stride_head + page * k_stride_page + ((key) % 16) * k_stride_seq);
+            const u32* const key_words = (const u32*)(k + kv_head * k_stride_head + page * k_stride_page + (key % 16) * k_stride_seq);
             UNROLL_4
             for (int i = 0; i < 64; ++i) {
               score[0] = fmaf(low_half(query_words[i]), low_half(key_words[i]), score[0]);
@@ -1209,7 +1291,7 @@ void kiln_prefill_bf16_d128_paged16_causal_gfx950(const u16* q, const u16* k, co
             const float p = lane_float(weight, j);
             const int found = key < seqlen_k ? page_of(page_table, page_table_stride, num_pages, batch, key) : -1, page = max(found, 0);
             const bool seen = found >= 0 && lane_float(score[0], j) != -kInfinity;
-            const u32* const value_words = (const u32*)(v + kv_head * v_stride_head + page * v_stride_page + ((key) % 16) * v_stride_seq);
+            const u32* const value_words = (const u32*)(v + kv_head * v_stride_head + page * v_stride_page + (key % 16) * v_stride_seq);
     #pragma unroll
             for (int i = 0; i < 4; i += 2) {
               u32 two = value_words[min(lane_32 + 16 * i, 63)];
@@ -1225,7 +1307,7 @@ void kiln_prefill_bf16_d128_paged16_causal_gfx950(const u16* q, const u16* k, co
           left = any_lane(finite);
         }
         const float inverse = sum == 0.0f ? 0.0f : rcp_approx(sum);
-        u16* const to = o + (q_start + row) * o_stride_seq + (head) * o_stride_head;
+        u16* const to = o + (q_start + row) * o_stride_seq + head * o_stride_head;
     #pragma unroll
         for (int i = 0; i < 4; i += 2) {
           const int column = 2 * lane_32 + 32 * i;

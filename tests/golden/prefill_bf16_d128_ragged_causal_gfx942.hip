@@ -82,7 +82,8 @@ DEVICE u32x4 buffer_load_16(i32x4 buffer, u32 offset) {
   return __builtin_bit_cast(u32x4, raw_buffer_load_x4(buffer, (int)offset, 0, 0));
 }
 
-__device__ void raw_buffer_store_x4(i32x4 data, i32x4 buffer, int offset, int scalar_offset, int policy) __asm("llvm.amdgcn.raw.buffer.store.v4i32");
+__device__ void raw_buffer_store_x4(i32x4 data, i32x4 buffer, int offset, int scalar_offset,
+    int policy) __asm("llvm.amdgcn.raw.buffer.store.v4i32");
 DEVICE void buffer_store_16(i32x4 buffer, u32 offset, u32x4 data) {
   raw_buffer_store_x4(__builtin_bit_cast(i32x4, data), buffer, (int)offset, 0, 0);
 }
@@ -267,9 +268,12 @@ void kiln_prefill_bf16_d128_ragged_causal_gfx942(const u16* q, const u16* k, con
   int k_rows = seqlen_k;
   const u32 k_vector = lane / 4 + warp % 2 * 64;
   const u32 k_from_0 = (k_vector ^ (k_vector >> 3 & 7)) / 4 * k_row_bytes + (k_vector ^ (k_vector >> 3 & 7)) % 4 * 16 + lane % 4 * 4;
-  const u32 k_from_2 = ((k_vector ^ (k_vector >> 3 & 7)) ^ 2) / 4 * k_row_bytes + ((k_vector ^ (k_vector >> 3 & 7)) ^ 2) % 4 * 16 + lane % 4 * 4;
-  const u32 k_from_4 = ((k_vector ^ (k_vector >> 3 & 7)) ^ 4) / 4 * k_row_bytes + ((k_vector ^ (k_vector >> 3 & 7)) ^ 4) % 4 * 16 + lane % 4 * 4;
-  const u32 k_from_6 = ((k_vector ^ (k_vector >> 3 & 7)) ^ 6) / 4 * k_row_bytes + ((k_vector ^ (k_vector >> 3 & 7)) ^ 6) % 4 * 16 + lane % 4 * 4;
+  const u32 k_from_2 = ((k_vector ^ (k_vector >> 3 & 7)) ^ 2) / 4 * k_row_bytes + ((k_vector ^ (k_vector >> 3 & 7)) ^ 2) % 4 * 16
+      + lane % 4 * 4;
+  const u32 k_from_4 = ((k_vector ^ (k_vector >> 3 & 7)) ^ 4) / 4 * k_row_bytes + ((k_vector ^ (k_vector >> 3 & 7)) ^ 4) % 4 * 16
+      + lane % 4 * 4;
+  const u32 k_from_6 = ((k_vector ^ (k_vector >> 3 & 7)) ^ 6) / 4 * k_row_bytes + ((k_vector ^ (k_vector >> 3 & 7)) ^ 6) % 4 * 16
+      + lane % 4 * 4;
   const u32 k_tile_0 = (warp / 2) / 4 * 32 * k_row_bytes + (warp / 2) % 4 * 64;
   const u32 k_lds_0 = lds_start + (warp / 2) / 4 * 2048 + (warp / 2) % 4 * 2048 + warp % 2 * 1024;
   const u32 k_frag_row = lane & 31, k_frag_col = lane / 32 * 8;
@@ -497,14 +501,22 @@ void kiln_prefill_bf16_d128_ragged_causal_gfx942(const u16* q, const u16* k, con
           o_acc[2] *= alpha;
           o_acc[3] *= alpha;
         }
-        s_acc[0][0] = exp2_approx(__builtin_fmaf(s_acc[0][0], scale_log2, -shift)); s_acc[0][1] = exp2_approx(__builtin_fmaf(s_acc[0][1], scale_log2, -shift));
-        s_acc[0][2] = exp2_approx(__builtin_fmaf(s_acc[0][2], scale_log2, -shift)); s_acc[0][3] = exp2_approx(__builtin_fmaf(s_acc[0][3], scale_log2, -shift));
-        s_acc[0][4] = exp2_approx(__builtin_fmaf(s_acc[0][4], scale_log2, -shift)); s_acc[0][5] = exp2_approx(__builtin_fmaf(s_acc[0][5], scale_log2, -shift));
-        s_acc[0][6] = exp2_approx(__builtin_fmaf(s_acc[0][6], scale_log2, -shift)); s_acc[0][7] = exp2_approx(__builtin_fmaf(s_acc[0][7], scale_log2, -shift));
-        s_acc[0][8] = exp2_approx(__builtin_fmaf(s_acc[0][8], scale_log2, -shift)); s_acc[0][9] = exp2_approx(__builtin_fmaf(s_acc[0][9], scale_log2, -shift));
-        s_acc[0][10] = exp2_approx(__builtin_fmaf(s_acc[0][10], scale_log2, -shift)); s_acc[0][11] = exp2_approx(__builtin_fmaf(s_acc[0][11], scale_log2, -shift));
-        s_acc[0][12] = exp2_approx(__builtin_fmaf(s_acc[0][12], scale_log2, -shift)); s_acc[0][13] = exp2_approx(__builtin_fmaf(s_acc[0][13], scale_log2, -shift));
-        s_acc[0][14] = exp2_approx(__builtin_fmaf(s_acc[0][14], scale_log2, -shift)); s_acc[0][15] = exp2_approx(__builtin_fmaf(s_acc[0][15], scale_log2, -shift));
+        s_acc[0][0] = exp2_approx(__builtin_fmaf(s_acc[0][0], scale_log2, -shift));
+        s_acc[0][1] = exp2_approx(__builtin_fmaf(s_acc[0][1], scale_log2, -shift));
+        s_acc[0][2] = exp2_approx(__builtin_fmaf(s_acc[0][2], scale_log2, -shift));
+        s_acc[0][3] = exp2_approx(__builtin_fmaf(s_acc[0][3], scale_log2, -shift));
+        s_acc[0][4] = exp2_approx(__builtin_fmaf(s_acc[0][4], scale_log2, -shift));
+        s_acc[0][5] = exp2_approx(__builtin_fmaf(s_acc[0][5], scale_log2, -shift));
+        s_acc[0][6] = exp2_approx(__builtin_fmaf(s_acc[0][6], scale_log2, -shift));
+        s_acc[0][7] = exp2_approx(__builtin_fmaf(s_acc[0][7], scale_log2, -shift));
+        s_acc[0][8] = exp2_approx(__builtin_fmaf(s_acc[0][8], scale_log2, -shift));
+        s_acc[0][9] = exp2_approx(__builtin_fmaf(s_acc[0][9], scale_log2, -shift));
+        s_acc[0][10] = exp2_approx(__builtin_fmaf(s_acc[0][10], scale_log2, -shift));
+        s_acc[0][11] = exp2_approx(__builtin_fmaf(s_acc[0][11], scale_log2, -shift));
+        s_acc[0][12] = exp2_approx(__builtin_fmaf(s_acc[0][12], scale_log2, -shift));
+        s_acc[0][13] = exp2_approx(__builtin_fmaf(s_acc[0][13], scale_log2, -shift));
+        s_acc[0][14] = exp2_approx(__builtin_fmaf(s_acc[0][14], scale_log2, -shift));
+        s_acc[0][15] = exp2_approx(__builtin_fmaf(s_acc[0][15], scale_log2, -shift));
         // row sum, four chains
         float sum_0 = s_acc[0][0];
         float sum_1 = s_acc[0][1];
@@ -569,28 +581,32 @@ void kiln_prefill_bf16_d128_ragged_causal_gfx942(const u16* q, const u16* k, con
         u32x2 v_reg[16];  // fragments of 4 elements
         // strip 0
         {
-          const u32x2 key_0 = lds_read_8(lds + v_frag_x4_0), key_1 = lds_read_8(lds + v_frag_x4_0 + 64), key_2 = lds_read_8(lds + v_frag_x4_0 + 128), key_3 = lds_read_8(lds + v_frag_x4_0 + 192);
+          const u32x2 key_0 = lds_read_8(lds + v_frag_x4_0), key_1 = lds_read_8(lds + v_frag_x4_0 + 64),
+              key_2 = lds_read_8(lds + v_frag_x4_0 + 128), key_3 = lds_read_8(lds + v_frag_x4_0 + 192);
           v_reg[0] = u32x2{low_halves(key_0.x, key_1.x), low_halves(key_2.x, key_3.x)};
           v_reg[1] = u32x2{high_halves(key_0.x, key_1.x), high_halves(key_2.x, key_3.x)};
           v_reg[2] = u32x2{low_halves(key_0.y, key_1.y), low_halves(key_2.y, key_3.y)};
           v_reg[3] = u32x2{high_halves(key_0.y, key_1.y), high_halves(key_2.y, key_3.y)};
         }
         {
-          const u32x2 key_0 = lds_read_8(lds + v_frag_x4_0 + 512), key_1 = lds_read_8(lds + v_frag_x4_0 + 576), key_2 = lds_read_8(lds + v_frag_x4_0 + 640), key_3 = lds_read_8(lds + v_frag_x4_0 + 704);
+          const u32x2 key_0 = lds_read_8(lds + v_frag_x4_0 + 512), key_1 = lds_read_8(lds + v_frag_x4_0 + 576),
+              key_2 = lds_read_8(lds + v_frag_x4_0 + 640), key_3 = lds_read_8(lds + v_frag_x4_0 + 704);
           v_reg[4] = u32x2{low_halves(key_0.x, key_1.x), low_halves(key_2.x, key_3.x)};
           v_reg[5] = u32x2{high_halves(key_0.x, key_1.x), high_halves(key_2.x, key_3.x)};
           v_reg[6] = u32x2{low_halves(key_0.y, key_1.y), low_halves(key_2.y, key_3.y)};
           v_reg[7] = u32x2{high_halves(key_0.y, key_1.y), high_halves(key_2.y, key_3.y)};
         }
         {
-          const u32x2 key_0 = lds_read_8(lds + v_frag_x4_0 + 1024), key_1 = lds_read_8(lds + v_frag_x4_0 + 1088), key_2 = lds_read_8(lds + v_frag_x4_0 + 1152), key_3 = lds_read_8(lds + v_frag_x4_0 + 1216);
+          const u32x2 key_0 = lds_read_8(lds + v_frag_x4_0 + 1024), key_1 = lds_read_8(lds + v_frag_x4_0 + 1088),
+              key_2 = lds_read_8(lds + v_frag_x4_0 + 1152), key_3 = lds_read_8(lds + v_frag_x4_0 + 1216);
           v_reg[8] = u32x2{low_halves(key_0.x, key_1.x), low_halves(key_2.x, key_3.x)};
           v_reg[9] = u32x2{high_halves(key_0.x, key_1.x), high_halves(key_2.x, key_3.x)};
           v_reg[10] = u32x2{low_halves(key_0.y, key_1.y), low_halves(key_2.y, key_3.y)};
           v_reg[11] = u32x2{high_halves(key_0.y, key_1.y), high_halves(key_2.y, key_3.y)};
         }
         {
-          const u32x2 key_0 = lds_read_8(lds + v_frag_x4_0 + 1536), key_1 = lds_read_8(lds + v_frag_x4_0 + 1600), key_2 = lds_read_8(lds + v_frag_x4_0 + 1664), key_3 = lds_read_8(lds + v_frag_x4_0 + 1728);
+          const u32x2 key_0 = lds_read_8(lds + v_frag_x4_0 + 1536), key_1 = lds_read_8(lds + v_frag_x4_0 + 1600),
+              key_2 = lds_read_8(lds + v_frag_x4_0 + 1664), key_3 = lds_read_8(lds + v_frag_x4_0 + 1728);
           v_reg[12] = u32x2{low_halves(key_0.x, key_1.x), low_halves(key_2.x, key_3.x)};
           v_reg[13] = u32x2{high_halves(key_0.x, key_1.x), high_halves(key_2.x, key_3.x)};
           v_reg[14] = u32x2{low_halves(key_0.y, key_1.y), low_halves(key_2.y, key_3.y)};
@@ -738,14 +754,22 @@ void kiln_prefill_bf16_d128_ragged_causal_gfx942(const u16* q, const u16* k, con
           o_acc[2] *= alpha;
           o_acc[3] *= alpha;
         }
-        s_acc[0][0] = exp2_approx(__builtin_fmaf(s_acc[0][0], scale_log2, -shift)); s_acc[0][1] = exp2_approx(__builtin_fmaf(s_acc[0][1], scale_log2, -shift));
-        s_acc[0][2] = exp2_approx(__builtin_fmaf(s_acc[0][2], scale_log2, -shift)); s_acc[0][3] = exp2_approx(__builtin_fmaf(s_acc[0][3], scale_log2, -shift));
-        s_acc[0][4] = exp2_approx(__builtin_fmaf(s_acc[0][4], scale_log2, -shift)); s_acc[0][5] = exp2_approx(__builtin_fmaf(s_acc[0][5], scale_log2, -shift));
-        s_acc[0][6] = exp2_approx(__builtin_fmaf(s_acc[0][6], scale_log2, -shift)); s_acc[0][7] = exp2_approx(__builtin_fmaf(s_acc[0][7], scale_log2, -shift));
-        s_acc[0][8] = exp2_approx(__builtin_fmaf(s_acc[0][8], scale_log2, -shift)); s_acc[0][9] = exp2_approx(__builtin_fmaf(s_acc[0][9], scale_log2, -shift));
-        s_acc[0][10] = exp2_approx(__builtin_fmaf(s_acc[0][10], scale_log2, -shift)); s_acc[0][11] = exp2_approx(__builtin_fmaf(s_acc[0][11], scale_log2, -shift));
-        s_acc[0][12] = exp2_approx(__builtin_fmaf(s_acc[0][12], scale_log2, -shift)); s_acc[0][13] = exp2_approx(__builtin_fmaf(s_acc[0][13], scale_log2, -shift));
-        s_acc[0][14] = exp2_approx(__builtin_fmaf(s_acc[0][14], scale_log2, -shift)); s_acc[0][15] = exp2_approx(__builtin_fmaf(s_acc[0][15], scale_log2, -shift));
+        s_acc[0][0] = exp2_approx(__builtin_fmaf(s_acc[0][0], scale_log2, -shift));
+        s_acc[0][1] = exp2_approx(__builtin_fmaf(s_acc[0][1], scale_log2, -shift));
+        s_acc[0][2] = exp2_approx(__builtin_fmaf(s_acc[0][2], scale_log2, -shift));
+        s_acc[0][3] = exp2_approx(__builtin_fmaf(s_acc[0][3], scale_log2, -shift));
+        s_acc[0][4] = exp2_approx(__builtin_fmaf(s_acc[0][4], scale_log2, -shift));
+        s_acc[0][5] = exp2_approx(__builtin_fmaf(s_acc[0][5], scale_log2, -shift));
+        s_acc[0][6] = exp2_approx(__builtin_fmaf(s_acc[0][6], scale_log2, -shift));
+        s_acc[0][7] = exp2_approx(__builtin_fmaf(s_acc[0][7], scale_log2, -shift));
+        s_acc[0][8] = exp2_approx(__builtin_fmaf(s_acc[0][8], scale_log2, -shift));
+        s_acc[0][9] = exp2_approx(__builtin_fmaf(s_acc[0][9], scale_log2, -shift));
+        s_acc[0][10] = exp2_approx(__builtin_fmaf(s_acc[0][10], scale_log2, -shift));
+        s_acc[0][11] = exp2_approx(__builtin_fmaf(s_acc[0][11], scale_log2, -shift));
+        s_acc[0][12] = exp2_approx(__builtin_fmaf(s_acc[0][12], scale_log2, -shift));
+        s_acc[0][13] = exp2_approx(__builtin_fmaf(s_acc[0][13], scale_log2, -shift));
+        s_acc[0][14] = exp2_approx(__builtin_fmaf(s_acc[0][14], scale_log2, -shift));
+        s_acc[0][15] = exp2_approx(__builtin_fmaf(s_acc[0][15], scale_log2, -shift));
         // row sum, four chains
         float sum_0 = s_acc[0][0];
         float sum_1 = s_acc[0][1];
@@ -810,28 +834,32 @@ void kiln_prefill_bf16_d128_ragged_causal_gfx942(const u16* q, const u16* k, con
         u32x2 v_reg[16];  // fragments of 4 elements
         // strip 0
         {
-          const u32x2 key_0 = lds_read_8(lds + v_frag_x4_0 + 8448), key_1 = lds_read_8(lds + v_frag_x4_0 + 8512), key_2 = lds_read_8(lds + v_frag_x4_0 + 8576), key_3 = lds_read_8(lds + v_frag_x4_0 + 8640);
+          const u32x2 key_0 = lds_read_8(lds + v_frag_x4_0 + 8448), key_1 = lds_read_8(lds + v_frag_x4_0 + 8512),
+              key_2 = lds_read_8(lds + v_frag_x4_0 + 8576), key_3 = lds_read_8(lds + v_frag_x4_0 + 8640);
           v_reg[0] = u32x2{low_halves(key_0.x, key_1.x), low_halves(key_2.x, key_3.x)};
           v_reg[1] = u32x2{high_halves(key_0.x, key_1.x), high_halves(key_2.x, key_3.x)};
           v_reg[2] = u32x2{low_halves(key_0.y, key_1.y), low_halves(key_2.y, key_3.y)};
           v_reg[3] = u32x2{high_halves(key_0.y, key_1.y), high_halves(key_2.y, key_3.y)};
         }
         {
-          const u32x2 key_0 = lds_read_8(lds + v_frag_x4_0 + 8960), key_1 = lds_read_8(lds + v_frag_x4_0 + 9024), key_2 = lds_read_8(lds + v_frag_x4_0 + 9088), key_3 = lds_read_8(lds + v_frag_x4_0 + 9152);
+          const u32x2 key_0 = lds_read_8(lds + v_frag_x4_0 + 8960), key_1 = lds_read_8(lds + v_frag_x4_0 + 9024),
+              key_2 = lds_read_8(lds + v_frag_x4_0 + 9088), key_3 = lds_read_8(lds + v_frag_x4_0 + 9152);
           v_reg[4] = u32x2{low_halves(key_0.x, key_1.x), low_halves(key_2.x, key_3.x)};
           v_reg[5] = u32x2{high_halves(key_0.x, key_1.x), high_halves(key_2.x, key_3.x)};
           v_reg[6] = u32x2{low_halves(key_0.y, key_1.y), low_halves(key_2.y, key_3.y)};
           v_reg[7] = u32x2{high_halves(key_0.y, key_1.y), high_halves(key_2.y, key_3.y)};
         }
         {
-          const u32x2 key_0 = lds_read_8(lds + v_frag_x4_0 + 9472), key_1 = lds_read_8(lds + v_frag_x4_0 + 9536), key_2 = lds_read_8(lds + v_frag_x4_0 + 9600), key_3 = lds_read_8(lds + v_frag_x4_0 + 9664);
+          const u32x2 key_0 = lds_read_8(lds + v_frag_x4_0 + 9472), key_1 = lds_read_8(lds + v_frag_x4_0 + 9536),
+              key_2 = lds_read_8(lds + v_frag_x4_0 + 9600), key_3 = lds_read_8(lds + v_frag_x4_0 + 9664);
           v_reg[8] = u32x2{low_halves(key_0.x, key_1.x), low_halves(key_2.x, key_3.x)};
           v_reg[9] = u32x2{high_halves(key_0.x, key_1.x), high_halves(key_2.x, key_3.x)};
           v_reg[10] = u32x2{low_halves(key_0.y, key_1.y), low_halves(key_2.y, key_3.y)};
           v_reg[11] = u32x2{high_halves(key_0.y, key_1.y), high_halves(key_2.y, key_3.y)};
         }
         {
-          const u32x2 key_0 = lds_read_8(lds + v_frag_x4_0 + 9984), key_1 = lds_read_8(lds + v_frag_x4_0 + 10048), key_2 = lds_read_8(lds + v_frag_x4_0 + 10112), key_3 = lds_read_8(lds + v_frag_x4_0 + 10176);
+          const u32x2 key_0 = lds_read_8(lds + v_frag_x4_0 + 9984), key_1 = lds_read_8(lds + v_frag_x4_0 + 10048),
+              key_2 = lds_read_8(lds + v_frag_x4_0 + 10112), key_3 = lds_read_8(lds + v_frag_x4_0 + 10176);
           v_reg[12] = u32x2{low_halves(key_0.x, key_1.x), low_halves(key_2.x, key_3.x)};
           v_reg[13] = u32x2{high_halves(key_0.x, key_1.x), high_halves(key_2.x, key_3.x)};
           v_reg[14] = u32x2{low_halves(key_0.y, key_1.y), low_halves(key_2.y, key_3.y)};
@@ -967,17 +995,34 @@ void kiln_prefill_bf16_d128_ragged_causal_gfx942(const u16* q, const u16* k, con
     const int o_row_bytes = (int)(o_stride_seq * 2);
     const i32x4 o_rows = buffer_resource(o_head, (rows_left - 1) * o_row_bytes + 256);
     const u32 o_from = block_row < rows_left ? (u32)(block_row * o_row_bytes) : 0x80000000u;
-    buffer_store_16(o_rows, o_from + 0 + lane / 32 * 32, u32x4{pack_bf16(o_acc[0][0] * inv_sum, o_acc[1][0] * inv_sum), pack_bf16(o_acc[2][0] * inv_sum, o_acc[3][0] * inv_sum), pack_bf16(o_acc[0][1] * inv_sum, o_acc[1][1] * inv_sum), pack_bf16(o_acc[2][1] * inv_sum, o_acc[3][1] * inv_sum)});
-    buffer_store_16(o_rows, o_from + 16 + lane / 32 * 32, u32x4{pack_bf16(o_acc[0][2] * inv_sum, o_acc[1][2] * inv_sum), pack_bf16(o_acc[2][2] * inv_sum, o_acc[3][2] * inv_sum), pack_bf16(o_acc[0][3] * inv_sum, o_acc[1][3] * inv_sum), pack_bf16(o_acc[2][3] * inv_sum, o_acc[3][3] * inv_sum)});
-    buffer_store_16(o_rows, o_from + 64 + lane / 32 * 32, u32x4{pack_bf16(o_acc[0][4] * inv_sum, o_acc[1][4] * inv_sum), pack_bf16(o_acc[2][4] * inv_sum, o_acc[3][4] * inv_sum), pack_bf16(o_acc[0][5] * inv_sum, o_acc[1][5] * inv_sum), pack_bf16(o_acc[2][5] * inv_sum, o_acc[3][5] * inv_sum)});
-    buffer_store_16(o_rows, o_from + 80 + lane / 32 * 32, u32x4{pack_bf16(o_acc[0][6] * inv_sum, o_acc[1][6] * inv_sum), pack_bf16(o_acc[2][6] * inv_sum, o_acc[3][6] * inv_sum), pack_bf16(o_acc[0][7] * inv_sum, o_acc[1][7] * inv_sum), pack_bf16(o_acc[2][7] * inv_sum, o_acc[3][7] * inv_sum)});
-    buffer_store_16(o_rows, o_from + 128 + lane / 32 * 32, u32x4{pack_bf16(o_acc[0][8] * inv_sum, o_acc[1][8] * inv_sum), pack_bf16(o_acc[2][8] * inv_sum, o_acc[3][8] * inv_sum), pack_bf16(o_acc[0][9] * inv_sum, o_acc[1][9] * inv_sum), pack_bf16(o_acc[2][9] * inv_sum, o_acc[3][9] * inv_sum)});
-    buffer_store_16(o_rows, o_from + 144 + lane / 32 * 32, u32x4{pack_bf16(o_acc[0][10] * inv_sum, o_acc[1][10] * inv_sum), pack_bf16(o_acc[2][10] * inv_sum, o_acc[3][10] * inv_sum), pack_bf16(o_acc[0][11] * inv_sum, o_acc[1][11] * inv_sum), pack_bf16(o_acc[2][11] * inv_sum, o_acc[3][11] * inv_sum)});
-    buffer_store_16(o_rows, o_from + 192 + lane / 32 * 32, u32x4{pack_bf16(o_acc[0][12] * inv_sum, o_acc[1][12] * inv_sum), pack_bf16(o_acc[2][12] * inv_sum, o_acc[3][12] * inv_sum), pack_bf16(o_acc[0][13] * inv_sum, o_acc[1][13] * inv_sum), pack_bf16(o_acc[2][13] * inv_sum, o_acc[3][13] * inv_sum)});
-    buffer_store_16(o_rows, o_from + 208 + lane / 32 * 32, u32x4{pack_bf16(o_acc[0][14] * inv_sum, o_acc[1][14] * inv_sum), pack_bf16(o_acc[2][14] * inv_sum, o_acc[3][14] * inv_sum), pack_bf16(o_acc[0][15] * inv_sum, o_acc[1][15] * inv_sum), pack_bf16(o_acc[2][15] * inv_sum, o_acc[3][15] * inv_sum)});
+    buffer_store_16(o_rows, o_from + 0 + lane / 32 * 32,
+        u32x4{pack_bf16(o_acc[0][0] * inv_sum, o_acc[1][0] * inv_sum), pack_bf16(o_acc[2][0] * inv_sum, o_acc[3][0] * inv_sum),
+        pack_bf16(o_acc[0][1] * inv_sum, o_acc[1][1] * inv_sum), pack_bf16(o_acc[2][1] * inv_sum, o_acc[3][1] * inv_sum)});
+    buffer_store_16(o_rows, o_from + 16 + lane / 32 * 32,
+        u32x4{pack_bf16(o_acc[0][2] * inv_sum, o_acc[1][2] * inv_sum), pack_bf16(o_acc[2][2] * inv_sum, o_acc[3][2] * inv_sum),
+        pack_bf16(o_acc[0][3] * inv_sum, o_acc[1][3] * inv_sum), pack_bf16(o_acc[2][3] * inv_sum, o_acc[3][3] * inv_sum)});
+    buffer_store_16(o_rows, o_from + 64 + lane / 32 * 32,
+        u32x4{pack_bf16(o_acc[0][4] * inv_sum, o_acc[1][4] * inv_sum), pack_bf16(o_acc[2][4] * inv_sum, o_acc[3][4] * inv_sum),
+        pack_bf16(o_acc[0][5] * inv_sum, o_acc[1][5] * inv_sum), pack_bf16(o_acc[2][5] * inv_sum, o_acc[3][5] * inv_sum)});
+    buffer_store_16(o_rows, o_from + 80 + lane / 32 * 32,
+        u32x4{pack_bf16(o_acc[0][6] * inv_sum, o_acc[1][6] * inv_sum), pack_bf16(o_acc[2][6] * inv_sum, o_acc[3][6] * inv_sum),
+        pack_bf16(o_acc[0][7] * inv_sum, o_acc[1][7] * inv_sum), pack_bf16(o_acc[2][7] * inv_sum, o_acc[3][7] * inv_sum)});
+    buffer_store_16(o_rows, o_from + 128 + lane / 32 * 32,
+        u32x4{pack_bf16(o_acc[0][8] * inv_sum, o_acc[1][8] * inv_sum), pack_bf16(o_acc[2][8] * inv_sum, o_acc[3][8] * inv_sum),
+        pack_bf16(o_acc[0][9] * inv_sum, o_acc[1][9] * inv_sum), pack_bf16(o_acc[2][9] * inv_sum, o_acc[3][9] * inv_sum)});
+    buffer_store_16(o_rows, o_from + 144 + lane / 32 * 32,
+        u32x4{pack_bf16(o_acc[0][10] * inv_sum, o_acc[1][10] * inv_sum), pack_bf16(o_acc[2][10] * inv_sum, o_acc[3][10] * inv_sum),
+        pack_bf16(o_acc[0][11] * inv_sum, o_acc[1][11] * inv_sum), pack_bf16(o_acc[2][11] * inv_sum, o_acc[3][11] * inv_sum)});
+    buffer_store_16(o_rows, o_from + 192 + lane / 32 * 32,
+        u32x4{pack_bf16(o_acc[0][12] * inv_sum, o_acc[1][12] * inv_sum), pack_bf16(o_acc[2][12] * inv_sum, o_acc[3][12] * inv_sum),
+        pack_bf16(o_acc[0][13] * inv_sum, o_acc[1][13] * inv_sum), pack_bf16(o_acc[2][13] * inv_sum, o_acc[3][13] * inv_sum)});
+    buffer_store_16(o_rows, o_from + 208 + lane / 32 * 32,
+        u32x4{pack_bf16(o_acc[0][14] * inv_sum, o_acc[1][14] * inv_sum), pack_bf16(o_acc[2][14] * inv_sum, o_acc[3][14] * inv_sum),
+        pack_bf16(o_acc[0][15] * inv_sum, o_acc[1][15] * inv_sum), pack_bf16(o_acc[2][15] * inv_sum, o_acc[3][15] * inv_sum)});
     // V of a key that is hidden from some of these rows and not from others, and is not finite: those rows again.
     if (same(any_lane(odd))) {
-      const int lane_32 = (int)thread_id() & 31, row_begin = same(m_start + 32 * warp), row_end = same(min(m_start + 32 * warp + 32, seqlen_q));
+      const int lane_32 = (int)thread_id() & 31, row_begin = same(m_start + 32 * warp),
+          row_end = same(min(m_start + 32 * warp + 32, seqlen_q));
       WAIT_LOADS(0);  // the store has been written
       // the last key past some row's end, and the first one before some row's first, with a V that is not finite
       int highest = -1, lowest = 0x7fffffff;
@@ -986,7 +1031,8 @@ void kiln_prefill_bf16_d128_ragged_causal_gfx942(const u16* q, const u16* k, con
     #pragma unroll 1
         for (int first = same(max(min(seqlen_k, (row + seqlen_k - seqlen_q) + 1), 0)); first <= last; first += 32) {
           const int key = min(first + lane_32, last);
-          highest = finite_halves((const u32*)(v + kv_head * v_stride_head + k_start * v_stride_seq + (key) * v_stride_seq), 64) ? highest : key;
+          highest = finite_halves((const u32*)(v + kv_head * v_stride_head + k_start * v_stride_seq + key * v_stride_seq), 64) ? highest
+              : key;
         }
         highest = same(largest_of_lanes(highest));
       }
@@ -994,7 +1040,7 @@ void kiln_prefill_bf16_d128_ragged_causal_gfx942(const u16* q, const u16* k, con
       for (int row = row_begin; row < row_end; ++row) {
         const int begin = same(0), end = same(min(seqlen_k, (row + seqlen_k - seqlen_q) + 1));
         if (highest < end && lowest >= begin) continue;
-        const u32* const query_words = (const u32*)(q + (q_start + row) * q_stride_seq + (head) * q_stride_head);
+        const u32* const query_words = (const u32*)(q + (q_start + row) * q_stride_seq + head * q_stride_head);
         float maximum = -kInfinity, sum = 0.0f, out[4];
     #pragma unroll
         for (int i = 0; i < 4; ++i) out[i] = 0.0f;
@@ -1005,7 +1051,7 @@ void kiln_prefill_bf16_d128_ragged_causal_gfx942(const u16* q, const u16* k, con
           float score[1] = {0.0f};
           {
             const int key = max(min(first + lane_32, end - 1), begin);
-            const u32* const key_words = (const u32*)(k + kv_head * k_stride_head + k_start * k_stride_seq + (key) * k_stride_seq);
+            const u32* const key_words = (const u32*)(k + kv_head * k_stride_head + k_start * k_stride_seq + key * k_stride_seq);
             UNROLL_4
             for (int i = 0; i < 64; ++i) {
               score[0] = fmaf(low_half(query_words[i]), low_half(key_words[i]), score[0]);
@@ -1026,7 +1072,7 @@ void kiln_prefill_bf16_d128_ragged_causal_gfx942(const u16* q, const u16* k, con
             const int key = max(min(first + j, end - 1), begin);
             const float p = lane_float(weight, j);
             const bool seen = lane_float(score[0], j) != -kInfinity;
-            const u32* const value_words = (const u32*)(v + kv_head * v_stride_head + k_start * v_stride_seq + (key) * v_stride_seq);
+            const u32* const value_words = (const u32*)(v + kv_head * v_stride_head + k_start * v_stride_seq + key * v_stride_seq);
     #pragma unroll
             for (int i = 0; i < 4; i += 2) {
               u32 two = value_words[min(lane_32 + 16 * i, 63)];
@@ -1042,7 +1088,7 @@ void kiln_prefill_bf16_d128_ragged_causal_gfx942(const u16* q, const u16* k, con
           left = any_lane(finite);
         }
         const float inverse = sum == 0.0f ? 0.0f : rcp_approx(sum);
-        u16* const to = o + (q_start + row) * o_stride_seq + (head) * o_stride_head;
+        u16* const to = o + (q_start + row) * o_stride_seq + head * o_stride_head;
     #pragma unroll
         for (int i = 0; i < 4; i += 2) {
           const int column = 2 * lane_32 + 32 * i;

@@ -220,15 +220,20 @@ __device__ __forceinline__ void add_pair(float2& sum, float x, float y) {
       : "f"(x), "f"(y));
 }
 
-__device__ __forceinline__ void store_shared_float(u32 at, float x) { asm volatile("st.shared.f32 [%0], %1;" ::"r"(at), "f"(x) : "memory"); }
+__device__ __forceinline__ void store_shared_float(u32 at, float x) { asm volatile("st.shared.f32 [%0], %1;" ::"r"(at), "f"(x) : "memory");
+    }
 
 // 128 columns of this lane's row, with the wait for them.
 __device__ __forceinline__ void tmem_load_128(float (&x)[128], u32 at) {
   asm volatile(
-      "tcgen05.ld.sync.aligned.32x32b.x32.b32 {%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, %16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31}, [%128];\n"
-      "tcgen05.ld.sync.aligned.32x32b.x32.b32 {%32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, %48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63}, [%128 + 32];\n"
-      "tcgen05.ld.sync.aligned.32x32b.x32.b32 {%64, %65, %66, %67, %68, %69, %70, %71, %72, %73, %74, %75, %76, %77, %78, %79, %80, %81, %82, %83, %84, %85, %86, %87, %88, %89, %90, %91, %92, %93, %94, %95}, [%128 + 64];\n"
-      "tcgen05.ld.sync.aligned.32x32b.x32.b32 {%96, %97, %98, %99, %100, %101, %102, %103, %104, %105, %106, %107, %108, %109, %110, %111, %112, %113, %114, %115, %116, %117, %118, %119, %120, %121, %122, %123, %124, %125, %126, %127}, [%128 + 96];\n"
+      "tcgen05.ld.sync.aligned.32x32b.x32.b32 {%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, %16, %17, %18, %19, "
+          "%20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31}, [%128];\n"
+      "tcgen05.ld.sync.aligned.32x32b.x32.b32 {%32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, %48, %49, "
+          "%50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63}, [%128 + 32];\n"
+      "tcgen05.ld.sync.aligned.32x32b.x32.b32 {%64, %65, %66, %67, %68, %69, %70, %71, %72, %73, %74, %75, %76, %77, %78, %79, %80, %81, "
+          "%82, %83, %84, %85, %86, %87, %88, %89, %90, %91, %92, %93, %94, %95}, [%128 + 64];\n"
+      "tcgen05.ld.sync.aligned.32x32b.x32.b32 {%96, %97, %98, %99, %100, %101, %102, %103, %104, %105, %106, %107, %108, %109, %110, %111, "
+          "%112, %113, %114, %115, %116, %117, %118, %119, %120, %121, %122, %123, %124, %125, %126, %127}, [%128 + 96];\n"
       "tcgen05.wait::ld.sync.aligned;" :
         "=f"(x[0]), "=f"(x[1]), "=f"(x[2]), "=f"(x[3]), "=f"(x[4]), "=f"(x[5]), "=f"(x[6]), "=f"(x[7]),
         "=f"(x[8]), "=f"(x[9]), "=f"(x[10]), "=f"(x[11]), "=f"(x[12]), "=f"(x[13]), "=f"(x[14]), "=f"(x[15]),
@@ -252,7 +257,8 @@ __device__ __forceinline__ void tmem_load_128(float (&x)[128], u32 at) {
 // 32 columns of this lane's row, with the wait for them.
 __device__ __forceinline__ void tmem_load_32(float (&x)[32], u32 at) {
   asm volatile(
-      "tcgen05.ld.sync.aligned.32x32b.x32.b32 {%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, %16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31}, [%32];\n"
+      "tcgen05.ld.sync.aligned.32x32b.x32.b32 {%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, %16, %17, %18, %19, "
+          "%20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31}, [%32];\n"
       "tcgen05.wait::ld.sync.aligned;" :
         "=f"(x[0]), "=f"(x[1]), "=f"(x[2]), "=f"(x[3]), "=f"(x[4]), "=f"(x[5]), "=f"(x[6]), "=f"(x[7]),
         "=f"(x[8]), "=f"(x[9]), "=f"(x[10]), "=f"(x[11]), "=f"(x[12]), "=f"(x[13]), "=f"(x[14]), "=f"(x[15]),
@@ -264,7 +270,8 @@ __device__ __forceinline__ void tmem_load_32(float (&x)[32], u32 at) {
 // 32 columns of this lane's row.
 __device__ __forceinline__ void tmem_store_floats_32(u32 at, const float (&x)[32]) {
   asm volatile(
-      "tcgen05.st.sync.aligned.32x32b.x32.b32 [%0], {%1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, %16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, %32};" ::"r"(at),
+      "tcgen05.st.sync.aligned.32x32b.x32.b32 [%0], {%1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, %16, %17, %18, %19, "
+          "%20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, %32};" ::"r"(at),
         "f"(x[0]), "f"(x[1]), "f"(x[2]), "f"(x[3]), "f"(x[4]), "f"(x[5]), "f"(x[6]), "f"(x[7]),
         "f"(x[8]), "f"(x[9]), "f"(x[10]), "f"(x[11]), "f"(x[12]), "f"(x[13]), "f"(x[14]), "f"(x[15]),
         "f"(x[16]), "f"(x[17]), "f"(x[18]), "f"(x[19]), "f"(x[20]), "f"(x[21]), "f"(x[22]), "f"(x[23]),
@@ -385,7 +392,7 @@ kiln_prefill_bf16_d128_sm100a(const __grid_constant__ TensorMap q_map,
   #else
   extern __shared__ __align__(1024) unsigned char smem_bytes[];
   const u32 smem = smem_address(smem_bytes);
-  const u32 smem_q = smem + 0, smem_k = smem + 65536, smem_v = smem + 65536, smem_factors = smem + 229376;
+  const u32 smem_q = smem, smem_k = smem + 65536, smem_v = smem + 65536, smem_factors = smem + 229376;
   // Of each tile of queries, tile 1's 8 bytes behind: Q is there; S is there; P is there and O rescaled, the rest of P; the
   // rows' factors are there, and were read; every P V has ended. And of both: the place of Q, where O leaves, is free; it
   // stays without a Q, for an item that has no keys.
@@ -521,21 +528,36 @@ kiln_prefill_bf16_d128_sm100a(const __grid_constant__ TensorMap q_map,
           if (126 >= end_0) s[126] = -kInfinity; if (127 >= end_0) s[127] = -kInfinity;
         }
         float max_a = fmaxf(s[0], s[1]), max_b = fmaxf(s[2], s[3]), max_c = fmaxf(s[4], s[5]), max_d = fmaxf(s[6], s[7]);
-        max_a = max_of_three(max_a, s[8], s[9]); max_b = max_of_three(max_b, s[10], s[11]); max_c = max_of_three(max_c, s[12], s[13]); max_d = max_of_three(max_d, s[14], s[15]);
-        max_a = max_of_three(max_a, s[16], s[17]); max_b = max_of_three(max_b, s[18], s[19]); max_c = max_of_three(max_c, s[20], s[21]); max_d = max_of_three(max_d, s[22], s[23]);
-        max_a = max_of_three(max_a, s[24], s[25]); max_b = max_of_three(max_b, s[26], s[27]); max_c = max_of_three(max_c, s[28], s[29]); max_d = max_of_three(max_d, s[30], s[31]);
-        max_a = max_of_three(max_a, s[32], s[33]); max_b = max_of_three(max_b, s[34], s[35]); max_c = max_of_three(max_c, s[36], s[37]); max_d = max_of_three(max_d, s[38], s[39]);
-        max_a = max_of_three(max_a, s[40], s[41]); max_b = max_of_three(max_b, s[42], s[43]); max_c = max_of_three(max_c, s[44], s[45]); max_d = max_of_three(max_d, s[46], s[47]);
-        max_a = max_of_three(max_a, s[48], s[49]); max_b = max_of_three(max_b, s[50], s[51]); max_c = max_of_three(max_c, s[52], s[53]); max_d = max_of_three(max_d, s[54], s[55]);
-        max_a = max_of_three(max_a, s[56], s[57]); max_b = max_of_three(max_b, s[58], s[59]); max_c = max_of_three(max_c, s[60], s[61]); max_d = max_of_three(max_d, s[62], s[63]);
-        max_a = max_of_three(max_a, s[64], s[65]); max_b = max_of_three(max_b, s[66], s[67]); max_c = max_of_three(max_c, s[68], s[69]); max_d = max_of_three(max_d, s[70], s[71]);
-        max_a = max_of_three(max_a, s[72], s[73]); max_b = max_of_three(max_b, s[74], s[75]); max_c = max_of_three(max_c, s[76], s[77]); max_d = max_of_three(max_d, s[78], s[79]);
-        max_a = max_of_three(max_a, s[80], s[81]); max_b = max_of_three(max_b, s[82], s[83]); max_c = max_of_three(max_c, s[84], s[85]); max_d = max_of_three(max_d, s[86], s[87]);
-        max_a = max_of_three(max_a, s[88], s[89]); max_b = max_of_three(max_b, s[90], s[91]); max_c = max_of_three(max_c, s[92], s[93]); max_d = max_of_three(max_d, s[94], s[95]);
-        max_a = max_of_three(max_a, s[96], s[97]); max_b = max_of_three(max_b, s[98], s[99]); max_c = max_of_three(max_c, s[100], s[101]); max_d = max_of_three(max_d, s[102], s[103]);
-        max_a = max_of_three(max_a, s[104], s[105]); max_b = max_of_three(max_b, s[106], s[107]); max_c = max_of_three(max_c, s[108], s[109]); max_d = max_of_three(max_d, s[110], s[111]);
-        max_a = max_of_three(max_a, s[112], s[113]); max_b = max_of_three(max_b, s[114], s[115]); max_c = max_of_three(max_c, s[116], s[117]); max_d = max_of_three(max_d, s[118], s[119]);
-        max_a = max_of_three(max_a, s[120], s[121]); max_b = max_of_three(max_b, s[122], s[123]); max_c = max_of_three(max_c, s[124], s[125]); max_d = max_of_three(max_d, s[126], s[127]);
+        max_a = max_of_three(max_a, s[8], s[9]); max_b = max_of_three(max_b, s[10], s[11]);
+        max_c = max_of_three(max_c, s[12], s[13]); max_d = max_of_three(max_d, s[14], s[15]);
+        max_a = max_of_three(max_a, s[16], s[17]); max_b = max_of_three(max_b, s[18], s[19]);
+        max_c = max_of_three(max_c, s[20], s[21]); max_d = max_of_three(max_d, s[22], s[23]);
+        max_a = max_of_three(max_a, s[24], s[25]); max_b = max_of_three(max_b, s[26], s[27]);
+        max_c = max_of_three(max_c, s[28], s[29]); max_d = max_of_three(max_d, s[30], s[31]);
+        max_a = max_of_three(max_a, s[32], s[33]); max_b = max_of_three(max_b, s[34], s[35]);
+        max_c = max_of_three(max_c, s[36], s[37]); max_d = max_of_three(max_d, s[38], s[39]);
+        max_a = max_of_three(max_a, s[40], s[41]); max_b = max_of_three(max_b, s[42], s[43]);
+        max_c = max_of_three(max_c, s[44], s[45]); max_d = max_of_three(max_d, s[46], s[47]);
+        max_a = max_of_three(max_a, s[48], s[49]); max_b = max_of_three(max_b, s[50], s[51]);
+        max_c = max_of_three(max_c, s[52], s[53]); max_d = max_of_three(max_d, s[54], s[55]);
+        max_a = max_of_three(max_a, s[56], s[57]); max_b = max_of_three(max_b, s[58], s[59]);
+        max_c = max_of_three(max_c, s[60], s[61]); max_d = max_of_three(max_d, s[62], s[63]);
+        max_a = max_of_three(max_a, s[64], s[65]); max_b = max_of_three(max_b, s[66], s[67]);
+        max_c = max_of_three(max_c, s[68], s[69]); max_d = max_of_three(max_d, s[70], s[71]);
+        max_a = max_of_three(max_a, s[72], s[73]); max_b = max_of_three(max_b, s[74], s[75]);
+        max_c = max_of_three(max_c, s[76], s[77]); max_d = max_of_three(max_d, s[78], s[79]);
+        max_a = max_of_three(max_a, s[80], s[81]); max_b = max_of_three(max_b, s[82], s[83]);
+        max_c = max_of_three(max_c, s[84], s[85]); max_d = max_of_three(max_d, s[86], s[87]);
+        max_a = max_of_three(max_a, s[88], s[89]); max_b = max_of_three(max_b, s[90], s[91]);
+        max_c = max_of_three(max_c, s[92], s[93]); max_d = max_of_three(max_d, s[94], s[95]);
+        max_a = max_of_three(max_a, s[96], s[97]); max_b = max_of_three(max_b, s[98], s[99]);
+        max_c = max_of_three(max_c, s[100], s[101]); max_d = max_of_three(max_d, s[102], s[103]);
+        max_a = max_of_three(max_a, s[104], s[105]); max_b = max_of_three(max_b, s[106], s[107]);
+        max_c = max_of_three(max_c, s[108], s[109]); max_d = max_of_three(max_d, s[110], s[111]);
+        max_a = max_of_three(max_a, s[112], s[113]); max_b = max_of_three(max_b, s[114], s[115]);
+        max_c = max_of_three(max_c, s[116], s[117]); max_d = max_of_three(max_d, s[118], s[119]);
+        max_a = max_of_three(max_a, s[120], s[121]); max_b = max_of_three(max_b, s[122], s[123]);
+        max_c = max_of_three(max_c, s[124], s[125]); max_d = max_of_three(max_d, s[126], s[127]);
         const float tile_max = fmaxf(max_of_three(max_a, max_b, max_c), max_d);
         // The old maximum stays while it grew by no more than 2^8 (per row): P stays in range, and O as it is.
         float alpha = 1.0f;
@@ -793,13 +815,17 @@ kiln_prefill_bf16_d128_sm100a(const __grid_constant__ TensorMap q_map,
           int n = work.num_blocks - 1;
           mbarrier_wait(mbar_k_empty + k_stage * 8, k_phase);
           mbarrier_arrive_expect_tx(mbar_k_full + k_stage * 8, 32768);
-          tma_load(smem_k + k_stage * 32768 + 0, &k_map, mbar_k_full + k_stage * 8, 0, n * 128, work.kv_head, work.batch, 0x14F0000000000000ull);
-          tma_load(smem_k + k_stage * 32768 + 16384, &k_map, mbar_k_full + k_stage * 8, 64, n * 128, work.kv_head, work.batch, 0x14F0000000000000ull);
+          tma_load(smem_k + k_stage * 32768 + 0, &k_map, mbar_k_full + k_stage * 8, 0, n * 128, work.kv_head, work.batch,
+              0x14F0000000000000ull);
+          tma_load(smem_k + k_stage * 32768 + 16384, &k_map, mbar_k_full + k_stage * 8, 64, n * 128, work.kv_head, work.batch,
+              0x14F0000000000000ull);
           if ((k_stage += 2) >= 5) { k_stage -= 5; k_phase ^= 1; }
           mbarrier_wait(mbar_v_empty + v_stage * 8, v_phase);
           mbarrier_arrive_expect_tx(mbar_v_full + v_stage * 8, 32768);
-          tma_load(smem_v + v_stage * 32768 + 0, &v_map, mbar_v_full + v_stage * 8, 0, n * 128, work.kv_head, work.batch, 0x14F0000000000000ull);
-          tma_load(smem_v + v_stage * 32768 + 16384, &v_map, mbar_v_full + v_stage * 8, 64, n * 128, work.kv_head, work.batch, 0x14F0000000000000ull);
+          tma_load(smem_v + v_stage * 32768 + 0, &v_map, mbar_v_full + v_stage * 8, 0, n * 128, work.kv_head, work.batch,
+              0x14F0000000000000ull);
+          tma_load(smem_v + v_stage * 32768 + 16384, &v_map, mbar_v_full + v_stage * 8, 64, n * 128, work.kv_head, work.batch,
+              0x14F0000000000000ull);
           if ((v_stage += 2) >= 5) { v_stage -= 5; v_phase ^= 1; }
           mbarrier_wait(mbar_q_empty, q_phase);
           mbarrier_arrive_expect_tx(mbar_q_full + 0, 32768);
@@ -812,13 +838,17 @@ kiln_prefill_bf16_d128_sm100a(const __grid_constant__ TensorMap q_map,
           for (--n; n >= 0; --n) {
             mbarrier_wait(mbar_k_empty + k_stage * 8, k_phase);
             mbarrier_arrive_expect_tx(mbar_k_full + k_stage * 8, 32768);
-            tma_load(smem_k + k_stage * 32768 + 0, &k_map, mbar_k_full + k_stage * 8, 0, n * 128, work.kv_head, work.batch, 0x14F0000000000000ull);
-            tma_load(smem_k + k_stage * 32768 + 16384, &k_map, mbar_k_full + k_stage * 8, 64, n * 128, work.kv_head, work.batch, 0x14F0000000000000ull);
+            tma_load(smem_k + k_stage * 32768 + 0, &k_map, mbar_k_full + k_stage * 8, 0, n * 128, work.kv_head, work.batch,
+                0x14F0000000000000ull);
+            tma_load(smem_k + k_stage * 32768 + 16384, &k_map, mbar_k_full + k_stage * 8, 64, n * 128, work.kv_head, work.batch,
+                0x14F0000000000000ull);
             if ((k_stage += 2) >= 5) { k_stage -= 5; k_phase ^= 1; }
             mbarrier_wait(mbar_v_empty + v_stage * 8, v_phase);
             mbarrier_arrive_expect_tx(mbar_v_full + v_stage * 8, 32768);
-            tma_load(smem_v + v_stage * 32768 + 0, &v_map, mbar_v_full + v_stage * 8, 0, n * 128, work.kv_head, work.batch, 0x14F0000000000000ull);
-            tma_load(smem_v + v_stage * 32768 + 16384, &v_map, mbar_v_full + v_stage * 8, 64, n * 128, work.kv_head, work.batch, 0x14F0000000000000ull);
+            tma_load(smem_v + v_stage * 32768 + 0, &v_map, mbar_v_full + v_stage * 8, 0, n * 128, work.kv_head, work.batch,
+                0x14F0000000000000ull);
+            tma_load(smem_v + v_stage * 32768 + 16384, &v_map, mbar_v_full + v_stage * 8, 64, n * 128, work.kv_head, work.batch,
+                0x14F0000000000000ull);
             if ((v_stage += 2) >= 5) { v_stage -= 5; v_phase ^= 1; }
           }
         } else {

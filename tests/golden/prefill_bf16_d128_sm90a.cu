@@ -248,7 +248,7 @@ kiln_prefill_bf16_d128_sm90a(const __grid_constant__ TensorMap q_map,
   #else
   extern __shared__ __align__(1024) unsigned char smem_bytes[];
   const u32 smem = smem_address(smem_bytes);
-  const u32 smem_q = smem + 0;
+  const u32 smem_q = smem;
   const u32 smem_k = smem + 32768;
   const u32 smem_v = smem + 98304;
   const u32 mbar_q_full = smem + 196608, mbar_q_empty = smem + 196624;
@@ -292,8 +292,10 @@ kiln_prefill_bf16_d128_sm90a(const __grid_constant__ TensorMap q_map,
           // K(n) into the next slot
           mbarrier_wait(mbar_k_empty + k_stage * 8, k_phase);
           mbarrier_arrive_expect_tx(mbar_k_full + k_stage * 8, 32768);
-          tma_load(smem_k + k_stage * 32768 + 0, &k_map, mbar_k_full + k_stage * 8, 0, (n) * 128, work.kv_head, work.batch, 0x14F0000000000000ull);
-          tma_load(smem_k + k_stage * 32768 + 16384, &k_map, mbar_k_full + k_stage * 8, 64, (n) * 128, work.kv_head, work.batch, 0x14F0000000000000ull);
+          tma_load(smem_k + k_stage * 32768 + 0, &k_map, mbar_k_full + k_stage * 8, 0, n * 128, work.kv_head, work.batch,
+              0x14F0000000000000ull);
+          tma_load(smem_k + k_stage * 32768 + 16384, &k_map, mbar_k_full + k_stage * 8, 64, n * 128, work.kv_head, work.batch,
+              0x14F0000000000000ull);
           k_phase ^= k_stage; k_stage ^= 1;
           // Q rows of consumer warpgroup 0
           mbarrier_wait(mbar_q_empty + 0, q_phase);
@@ -311,21 +313,27 @@ kiln_prefill_bf16_d128_sm90a(const __grid_constant__ TensorMap q_map,
             // K(n) into the next slot
             mbarrier_wait(mbar_k_empty + k_stage * 8, k_phase);
             mbarrier_arrive_expect_tx(mbar_k_full + k_stage * 8, 32768);
-            tma_load(smem_k + k_stage * 32768 + 0, &k_map, mbar_k_full + k_stage * 8, 0, (n) * 128, work.kv_head, work.batch, 0x14F0000000000000ull);
-            tma_load(smem_k + k_stage * 32768 + 16384, &k_map, mbar_k_full + k_stage * 8, 64, (n) * 128, work.kv_head, work.batch, 0x14F0000000000000ull);
+            tma_load(smem_k + k_stage * 32768 + 0, &k_map, mbar_k_full + k_stage * 8, 0, n * 128, work.kv_head, work.batch,
+                0x14F0000000000000ull);
+            tma_load(smem_k + k_stage * 32768 + 16384, &k_map, mbar_k_full + k_stage * 8, 64, n * 128, work.kv_head, work.batch,
+                0x14F0000000000000ull);
             k_phase ^= k_stage; k_stage ^= 1;
             // V(n + 1) into the next slot
             mbarrier_wait(mbar_v_empty + v_stage * 8, v_phase);
             mbarrier_arrive_expect_tx(mbar_v_full + v_stage * 8, 32768);
-            tma_load(smem_v + v_stage * 32768 + 0, &v_map, mbar_v_full + v_stage * 8, 0, (n + 1) * 128, work.kv_head, work.batch, 0x14F0000000000000ull);
-            tma_load(smem_v + v_stage * 32768 + 16384, &v_map, mbar_v_full + v_stage * 8, 64, (n + 1) * 128, work.kv_head, work.batch, 0x14F0000000000000ull);
+            tma_load(smem_v + v_stage * 32768 + 0, &v_map, mbar_v_full + v_stage * 8, 0, (n + 1) * 128, work.kv_head, work.batch,
+                0x14F0000000000000ull);
+            tma_load(smem_v + v_stage * 32768 + 16384, &v_map, mbar_v_full + v_stage * 8, 64, (n + 1) * 128, work.kv_head, work.batch,
+                0x14F0000000000000ull);
             v_phase ^= v_stage; v_stage ^= 1;
           }
           // V(0) into the next slot
           mbarrier_wait(mbar_v_empty + v_stage * 8, v_phase);
           mbarrier_arrive_expect_tx(mbar_v_full + v_stage * 8, 32768);
-          tma_load(smem_v + v_stage * 32768 + 0, &v_map, mbar_v_full + v_stage * 8, 0, (0) * 128, work.kv_head, work.batch, 0x14F0000000000000ull);
-          tma_load(smem_v + v_stage * 32768 + 16384, &v_map, mbar_v_full + v_stage * 8, 64, (0) * 128, work.kv_head, work.batch, 0x14F0000000000000ull);
+          tma_load(smem_v + v_stage * 32768 + 0, &v_map, mbar_v_full + v_stage * 8, 0, 0 * 128, work.kv_head, work.batch,
+              0x14F0000000000000ull);
+          tma_load(smem_v + v_stage * 32768 + 16384, &v_map, mbar_v_full + v_stage * 8, 64, 0 * 128, work.kv_head, work.batch,
+              0x14F0000000000000ull);
           v_phase ^= v_stage; v_stage ^= 1;
         }
         tile += gridDim.x;
@@ -425,21 +433,36 @@ kiln_prefill_bf16_d128_sm90a(const __grid_constant__ TensorMap q_map,
           if (120 >= end_0) s_acc[60] = -kInfinity; if (121 >= end_0) s_acc[61] = -kInfinity;
           if (120 >= end_1) s_acc[62] = -kInfinity; if (121 >= end_1) s_acc[63] = -kInfinity;
           float max_0a = s_acc[0], max_0b = s_acc[1], max_1a = s_acc[2], max_1b = s_acc[3];
-          max_0a = fmaxf(max_0a, s_acc[4]); max_0b = fmaxf(max_0b, s_acc[5]); max_1a = fmaxf(max_1a, s_acc[6]); max_1b = fmaxf(max_1b, s_acc[7]);
-          max_0a = fmaxf(max_0a, s_acc[8]); max_0b = fmaxf(max_0b, s_acc[9]); max_1a = fmaxf(max_1a, s_acc[10]); max_1b = fmaxf(max_1b, s_acc[11]);
-          max_0a = fmaxf(max_0a, s_acc[12]); max_0b = fmaxf(max_0b, s_acc[13]); max_1a = fmaxf(max_1a, s_acc[14]); max_1b = fmaxf(max_1b, s_acc[15]);
-          max_0a = fmaxf(max_0a, s_acc[16]); max_0b = fmaxf(max_0b, s_acc[17]); max_1a = fmaxf(max_1a, s_acc[18]); max_1b = fmaxf(max_1b, s_acc[19]);
-          max_0a = fmaxf(max_0a, s_acc[20]); max_0b = fmaxf(max_0b, s_acc[21]); max_1a = fmaxf(max_1a, s_acc[22]); max_1b = fmaxf(max_1b, s_acc[23]);
-          max_0a = fmaxf(max_0a, s_acc[24]); max_0b = fmaxf(max_0b, s_acc[25]); max_1a = fmaxf(max_1a, s_acc[26]); max_1b = fmaxf(max_1b, s_acc[27]);
-          max_0a = fmaxf(max_0a, s_acc[28]); max_0b = fmaxf(max_0b, s_acc[29]); max_1a = fmaxf(max_1a, s_acc[30]); max_1b = fmaxf(max_1b, s_acc[31]);
-          max_0a = fmaxf(max_0a, s_acc[32]); max_0b = fmaxf(max_0b, s_acc[33]); max_1a = fmaxf(max_1a, s_acc[34]); max_1b = fmaxf(max_1b, s_acc[35]);
-          max_0a = fmaxf(max_0a, s_acc[36]); max_0b = fmaxf(max_0b, s_acc[37]); max_1a = fmaxf(max_1a, s_acc[38]); max_1b = fmaxf(max_1b, s_acc[39]);
-          max_0a = fmaxf(max_0a, s_acc[40]); max_0b = fmaxf(max_0b, s_acc[41]); max_1a = fmaxf(max_1a, s_acc[42]); max_1b = fmaxf(max_1b, s_acc[43]);
-          max_0a = fmaxf(max_0a, s_acc[44]); max_0b = fmaxf(max_0b, s_acc[45]); max_1a = fmaxf(max_1a, s_acc[46]); max_1b = fmaxf(max_1b, s_acc[47]);
-          max_0a = fmaxf(max_0a, s_acc[48]); max_0b = fmaxf(max_0b, s_acc[49]); max_1a = fmaxf(max_1a, s_acc[50]); max_1b = fmaxf(max_1b, s_acc[51]);
-          max_0a = fmaxf(max_0a, s_acc[52]); max_0b = fmaxf(max_0b, s_acc[53]); max_1a = fmaxf(max_1a, s_acc[54]); max_1b = fmaxf(max_1b, s_acc[55]);
-          max_0a = fmaxf(max_0a, s_acc[56]); max_0b = fmaxf(max_0b, s_acc[57]); max_1a = fmaxf(max_1a, s_acc[58]); max_1b = fmaxf(max_1b, s_acc[59]);
-          max_0a = fmaxf(max_0a, s_acc[60]); max_0b = fmaxf(max_0b, s_acc[61]); max_1a = fmaxf(max_1a, s_acc[62]); max_1b = fmaxf(max_1b, s_acc[63]);
+          max_0a = fmaxf(max_0a, s_acc[4]); max_0b = fmaxf(max_0b, s_acc[5]);
+          max_1a = fmaxf(max_1a, s_acc[6]); max_1b = fmaxf(max_1b, s_acc[7]);
+          max_0a = fmaxf(max_0a, s_acc[8]); max_0b = fmaxf(max_0b, s_acc[9]);
+          max_1a = fmaxf(max_1a, s_acc[10]); max_1b = fmaxf(max_1b, s_acc[11]);
+          max_0a = fmaxf(max_0a, s_acc[12]); max_0b = fmaxf(max_0b, s_acc[13]);
+          max_1a = fmaxf(max_1a, s_acc[14]); max_1b = fmaxf(max_1b, s_acc[15]);
+          max_0a = fmaxf(max_0a, s_acc[16]); max_0b = fmaxf(max_0b, s_acc[17]);
+          max_1a = fmaxf(max_1a, s_acc[18]); max_1b = fmaxf(max_1b, s_acc[19]);
+          max_0a = fmaxf(max_0a, s_acc[20]); max_0b = fmaxf(max_0b, s_acc[21]);
+          max_1a = fmaxf(max_1a, s_acc[22]); max_1b = fmaxf(max_1b, s_acc[23]);
+          max_0a = fmaxf(max_0a, s_acc[24]); max_0b = fmaxf(max_0b, s_acc[25]);
+          max_1a = fmaxf(max_1a, s_acc[26]); max_1b = fmaxf(max_1b, s_acc[27]);
+          max_0a = fmaxf(max_0a, s_acc[28]); max_0b = fmaxf(max_0b, s_acc[29]);
+          max_1a = fmaxf(max_1a, s_acc[30]); max_1b = fmaxf(max_1b, s_acc[31]);
+          max_0a = fmaxf(max_0a, s_acc[32]); max_0b = fmaxf(max_0b, s_acc[33]);
+          max_1a = fmaxf(max_1a, s_acc[34]); max_1b = fmaxf(max_1b, s_acc[35]);
+          max_0a = fmaxf(max_0a, s_acc[36]); max_0b = fmaxf(max_0b, s_acc[37]);
+          max_1a = fmaxf(max_1a, s_acc[38]); max_1b = fmaxf(max_1b, s_acc[39]);
+          max_0a = fmaxf(max_0a, s_acc[40]); max_0b = fmaxf(max_0b, s_acc[41]);
+          max_1a = fmaxf(max_1a, s_acc[42]); max_1b = fmaxf(max_1b, s_acc[43]);
+          max_0a = fmaxf(max_0a, s_acc[44]); max_0b = fmaxf(max_0b, s_acc[45]);
+          max_1a = fmaxf(max_1a, s_acc[46]); max_1b = fmaxf(max_1b, s_acc[47]);
+          max_0a = fmaxf(max_0a, s_acc[48]); max_0b = fmaxf(max_0b, s_acc[49]);
+          max_1a = fmaxf(max_1a, s_acc[50]); max_1b = fmaxf(max_1b, s_acc[51]);
+          max_0a = fmaxf(max_0a, s_acc[52]); max_0b = fmaxf(max_0b, s_acc[53]);
+          max_1a = fmaxf(max_1a, s_acc[54]); max_1b = fmaxf(max_1b, s_acc[55]);
+          max_0a = fmaxf(max_0a, s_acc[56]); max_0b = fmaxf(max_0b, s_acc[57]);
+          max_1a = fmaxf(max_1a, s_acc[58]); max_1b = fmaxf(max_1b, s_acc[59]);
+          max_0a = fmaxf(max_0a, s_acc[60]); max_0b = fmaxf(max_0b, s_acc[61]);
+          max_1a = fmaxf(max_1a, s_acc[62]); max_1b = fmaxf(max_1b, s_acc[63]);
           float max_0 = fmaxf(max_0a, max_0b), max_1 = fmaxf(max_1a, max_1b);
           max_0 = fmaxf(max_0, __shfl_xor_sync(0xffffffffu, max_0, 1)); max_1 = fmaxf(max_1, __shfl_xor_sync(0xffffffffu, max_1, 1));
           max_0 = fmaxf(max_0, __shfl_xor_sync(0xffffffffu, max_0, 2)); max_1 = fmaxf(max_1, __shfl_xor_sync(0xffffffffu, max_1, 2));
@@ -839,21 +862,29 @@ kiln_prefill_bf16_d128_sm90a(const __grid_constant__ TensorMap q_map,
       // This warp's 16 rows: registers to shared memory, swizzled, then one box per panel to global memory.
       if (lane == 0) bulk_wait_read();  // the store of the item before
       __syncwarp();
-      stmatrix_x4(o_row + 0 + (0 ^ o_swizzle), pack_bf16(o_acc[0] * inv_sum_0, o_acc[1] * inv_sum_0), pack_bf16(o_acc[2] * inv_sum_1, o_acc[3] * inv_sum_1),
+      stmatrix_x4(o_row + 0 + (0 ^ o_swizzle), pack_bf16(o_acc[0] * inv_sum_0, o_acc[1] * inv_sum_0),
+          pack_bf16(o_acc[2] * inv_sum_1, o_acc[3] * inv_sum_1),
                   pack_bf16(o_acc[4] * inv_sum_0, o_acc[5] * inv_sum_0), pack_bf16(o_acc[6] * inv_sum_1, o_acc[7] * inv_sum_1));
-      stmatrix_x4(o_row + 0 + (32 ^ o_swizzle), pack_bf16(o_acc[8] * inv_sum_0, o_acc[9] * inv_sum_0), pack_bf16(o_acc[10] * inv_sum_1, o_acc[11] * inv_sum_1),
+      stmatrix_x4(o_row + 0 + (32 ^ o_swizzle), pack_bf16(o_acc[8] * inv_sum_0, o_acc[9] * inv_sum_0),
+          pack_bf16(o_acc[10] * inv_sum_1, o_acc[11] * inv_sum_1),
                   pack_bf16(o_acc[12] * inv_sum_0, o_acc[13] * inv_sum_0), pack_bf16(o_acc[14] * inv_sum_1, o_acc[15] * inv_sum_1));
-      stmatrix_x4(o_row + 0 + (64 ^ o_swizzle), pack_bf16(o_acc[16] * inv_sum_0, o_acc[17] * inv_sum_0), pack_bf16(o_acc[18] * inv_sum_1, o_acc[19] * inv_sum_1),
+      stmatrix_x4(o_row + 0 + (64 ^ o_swizzle), pack_bf16(o_acc[16] * inv_sum_0, o_acc[17] * inv_sum_0),
+          pack_bf16(o_acc[18] * inv_sum_1, o_acc[19] * inv_sum_1),
                   pack_bf16(o_acc[20] * inv_sum_0, o_acc[21] * inv_sum_0), pack_bf16(o_acc[22] * inv_sum_1, o_acc[23] * inv_sum_1));
-      stmatrix_x4(o_row + 0 + (96 ^ o_swizzle), pack_bf16(o_acc[24] * inv_sum_0, o_acc[25] * inv_sum_0), pack_bf16(o_acc[26] * inv_sum_1, o_acc[27] * inv_sum_1),
+      stmatrix_x4(o_row + 0 + (96 ^ o_swizzle), pack_bf16(o_acc[24] * inv_sum_0, o_acc[25] * inv_sum_0),
+          pack_bf16(o_acc[26] * inv_sum_1, o_acc[27] * inv_sum_1),
                   pack_bf16(o_acc[28] * inv_sum_0, o_acc[29] * inv_sum_0), pack_bf16(o_acc[30] * inv_sum_1, o_acc[31] * inv_sum_1));
-      stmatrix_x4(o_row + 8192 + (0 ^ o_swizzle), pack_bf16(o_acc[32] * inv_sum_0, o_acc[33] * inv_sum_0), pack_bf16(o_acc[34] * inv_sum_1, o_acc[35] * inv_sum_1),
+      stmatrix_x4(o_row + 8192 + (0 ^ o_swizzle), pack_bf16(o_acc[32] * inv_sum_0, o_acc[33] * inv_sum_0),
+          pack_bf16(o_acc[34] * inv_sum_1, o_acc[35] * inv_sum_1),
                   pack_bf16(o_acc[36] * inv_sum_0, o_acc[37] * inv_sum_0), pack_bf16(o_acc[38] * inv_sum_1, o_acc[39] * inv_sum_1));
-      stmatrix_x4(o_row + 8192 + (32 ^ o_swizzle), pack_bf16(o_acc[40] * inv_sum_0, o_acc[41] * inv_sum_0), pack_bf16(o_acc[42] * inv_sum_1, o_acc[43] * inv_sum_1),
+      stmatrix_x4(o_row + 8192 + (32 ^ o_swizzle), pack_bf16(o_acc[40] * inv_sum_0, o_acc[41] * inv_sum_0),
+          pack_bf16(o_acc[42] * inv_sum_1, o_acc[43] * inv_sum_1),
                   pack_bf16(o_acc[44] * inv_sum_0, o_acc[45] * inv_sum_0), pack_bf16(o_acc[46] * inv_sum_1, o_acc[47] * inv_sum_1));
-      stmatrix_x4(o_row + 8192 + (64 ^ o_swizzle), pack_bf16(o_acc[48] * inv_sum_0, o_acc[49] * inv_sum_0), pack_bf16(o_acc[50] * inv_sum_1, o_acc[51] * inv_sum_1),
+      stmatrix_x4(o_row + 8192 + (64 ^ o_swizzle), pack_bf16(o_acc[48] * inv_sum_0, o_acc[49] * inv_sum_0),
+          pack_bf16(o_acc[50] * inv_sum_1, o_acc[51] * inv_sum_1),
                   pack_bf16(o_acc[52] * inv_sum_0, o_acc[53] * inv_sum_0), pack_bf16(o_acc[54] * inv_sum_1, o_acc[55] * inv_sum_1));
-      stmatrix_x4(o_row + 8192 + (96 ^ o_swizzle), pack_bf16(o_acc[56] * inv_sum_0, o_acc[57] * inv_sum_0), pack_bf16(o_acc[58] * inv_sum_1, o_acc[59] * inv_sum_1),
+      stmatrix_x4(o_row + 8192 + (96 ^ o_swizzle), pack_bf16(o_acc[56] * inv_sum_0, o_acc[57] * inv_sum_0),
+          pack_bf16(o_acc[58] * inv_sum_1, o_acc[59] * inv_sum_1),
                   pack_bf16(o_acc[60] * inv_sum_0, o_acc[61] * inv_sum_0), pack_bf16(o_acc[62] * inv_sum_1, o_acc[63] * inv_sum_1));
       fence_proxy_async();
       __syncwarp();

@@ -530,13 +530,20 @@ kiln_prefill_bf16_d256_ragged_causal_sm80(const u16* q, const u16* k, const u16*
         }
         // P = exp2(S - max), O follows the maximum
         float max_0a = s_acc[0], max_0b = s_acc[1], max_1a = s_acc[2], max_1b = s_acc[3];
-        max_0a = fmaxf(max_0a, s_acc[4]); max_0b = fmaxf(max_0b, s_acc[5]); max_1a = fmaxf(max_1a, s_acc[6]); max_1b = fmaxf(max_1b, s_acc[7]);
-        max_0a = fmaxf(max_0a, s_acc[8]); max_0b = fmaxf(max_0b, s_acc[9]); max_1a = fmaxf(max_1a, s_acc[10]); max_1b = fmaxf(max_1b, s_acc[11]);
-        max_0a = fmaxf(max_0a, s_acc[12]); max_0b = fmaxf(max_0b, s_acc[13]); max_1a = fmaxf(max_1a, s_acc[14]); max_1b = fmaxf(max_1b, s_acc[15]);
-        max_0a = fmaxf(max_0a, s_acc[16]); max_0b = fmaxf(max_0b, s_acc[17]); max_1a = fmaxf(max_1a, s_acc[18]); max_1b = fmaxf(max_1b, s_acc[19]);
-        max_0a = fmaxf(max_0a, s_acc[20]); max_0b = fmaxf(max_0b, s_acc[21]); max_1a = fmaxf(max_1a, s_acc[22]); max_1b = fmaxf(max_1b, s_acc[23]);
-        max_0a = fmaxf(max_0a, s_acc[24]); max_0b = fmaxf(max_0b, s_acc[25]); max_1a = fmaxf(max_1a, s_acc[26]); max_1b = fmaxf(max_1b, s_acc[27]);
-        max_0a = fmaxf(max_0a, s_acc[28]); max_0b = fmaxf(max_0b, s_acc[29]); max_1a = fmaxf(max_1a, s_acc[30]); max_1b = fmaxf(max_1b, s_acc[31]);
+        max_0a = fmaxf(max_0a, s_acc[4]); max_0b = fmaxf(max_0b, s_acc[5]);
+        max_1a = fmaxf(max_1a, s_acc[6]); max_1b = fmaxf(max_1b, s_acc[7]);
+        max_0a = fmaxf(max_0a, s_acc[8]); max_0b = fmaxf(max_0b, s_acc[9]);
+        max_1a = fmaxf(max_1a, s_acc[10]); max_1b = fmaxf(max_1b, s_acc[11]);
+        max_0a = fmaxf(max_0a, s_acc[12]); max_0b = fmaxf(max_0b, s_acc[13]);
+        max_1a = fmaxf(max_1a, s_acc[14]); max_1b = fmaxf(max_1b, s_acc[15]);
+        max_0a = fmaxf(max_0a, s_acc[16]); max_0b = fmaxf(max_0b, s_acc[17]);
+        max_1a = fmaxf(max_1a, s_acc[18]); max_1b = fmaxf(max_1b, s_acc[19]);
+        max_0a = fmaxf(max_0a, s_acc[20]); max_0b = fmaxf(max_0b, s_acc[21]);
+        max_1a = fmaxf(max_1a, s_acc[22]); max_1b = fmaxf(max_1b, s_acc[23]);
+        max_0a = fmaxf(max_0a, s_acc[24]); max_0b = fmaxf(max_0b, s_acc[25]);
+        max_1a = fmaxf(max_1a, s_acc[26]); max_1b = fmaxf(max_1b, s_acc[27]);
+        max_0a = fmaxf(max_0a, s_acc[28]); max_0b = fmaxf(max_0b, s_acc[29]);
+        max_1a = fmaxf(max_1a, s_acc[30]); max_1b = fmaxf(max_1b, s_acc[31]);
         float max_0 = fmaxf(max_0a, max_0b), max_1 = fmaxf(max_1a, max_1b);
         max_0 = fmaxf(max_0, __shfl_xor_sync(0xffffffffu, max_0, 1)); max_1 = fmaxf(max_1, __shfl_xor_sync(0xffffffffu, max_1, 1));
         max_0 = fmaxf(max_0, __shfl_xor_sync(0xffffffffu, max_0, 2)); max_1 = fmaxf(max_1, __shfl_xor_sync(0xffffffffu, max_1, 2));
@@ -1003,7 +1010,8 @@ kiln_prefill_bf16_d256_ragged_causal_sm80(const u16* q, const u16* k, const u16*
   if (o_rows > 12) copy_out_16(o_dst + 12 * o_stride_seq + 192, o_read_64 + 50688);
   // V of a key that is hidden from some of these rows and not from others, and is not finite: those rows again.
   if (same(any_lane(odd))) {
-    const int lane_32 = (int)thread_id() & 31, row_begin = same(m_start + 16 * warp), row_end = same(min(m_start + 16 * warp + 16, seqlen_q));
+    const int lane_32 = (int)thread_id() & 31, row_begin = same(m_start + 16 * warp),
+        row_end = same(min(m_start + 16 * warp + 16, seqlen_q));
     __syncwarp();  // before rows are written again
     // the last key past some row's end, and the first one before some row's first, with a V that is not finite
     int highest = -1, lowest = 0x7fffffff;
@@ -1012,7 +1020,8 @@ kiln_prefill_bf16_d256_ragged_causal_sm80(const u16* q, const u16* k, const u16*
   #pragma unroll 1
       for (int first = same(max(min(seqlen_k, (row + seqlen_k - seqlen_q) + 1), 0)); first <= last; first += 32) {
         const int key = min(first + lane_32, last);
-        highest = finite_halves((const u32*)(v + kv_head * v_stride_head + k_start * v_stride_seq + (key) * v_stride_seq), 128) ? highest : key;
+        highest = finite_halves((const u32*)(v + kv_head * v_stride_head + k_start * v_stride_seq + key * v_stride_seq), 128) ? highest
+            : key;
       }
       highest = same(largest_of_lanes(highest));
     }
@@ -1020,7 +1029,7 @@ kiln_prefill_bf16_d256_ragged_causal_sm80(const u16* q, const u16* k, const u16*
     for (int row = row_begin; row < row_end; ++row) {
       const int begin = same(0), end = same(min(seqlen_k, (row + seqlen_k - seqlen_q) + 1));
       if (highest < end && lowest >= begin) continue;
-      const u32* const query_words = (const u32*)(q + (q_start + row) * q_stride_seq + (head) * q_stride_head);
+      const u32* const query_words = (const u32*)(q + (q_start + row) * q_stride_seq + head * q_stride_head);
       float maximum = -kInfinity, sum = 0.0f, out[8];
   #pragma unroll
       for (int i = 0; i < 8; ++i) out[i] = 0.0f;
@@ -1031,7 +1040,7 @@ kiln_prefill_bf16_d256_ragged_causal_sm80(const u16* q, const u16* k, const u16*
         float score[1] = {0.0f};
         {
           const int key = max(min(first + lane_32, end - 1), begin);
-          const u32* const key_words = (const u32*)(k + kv_head * k_stride_head + k_start * k_stride_seq + (key) * k_stride_seq);
+          const u32* const key_words = (const u32*)(k + kv_head * k_stride_head + k_start * k_stride_seq + key * k_stride_seq);
           UNROLL_4
           for (int i = 0; i < 128; ++i) {
             score[0] = fmaf(low_half(query_words[i]), low_half(key_words[i]), score[0]);
@@ -1052,7 +1061,7 @@ kiln_prefill_bf16_d256_ragged_causal_sm80(const u16* q, const u16* k, const u16*
           const int key = max(min(first + j, end - 1), begin);
           const float p = lane_float(weight, j);
           const bool seen = lane_float(score[0], j) != -kInfinity;
-          const u32* const value_words = (const u32*)(v + kv_head * v_stride_head + k_start * v_stride_seq + (key) * v_stride_seq);
+          const u32* const value_words = (const u32*)(v + kv_head * v_stride_head + k_start * v_stride_seq + key * v_stride_seq);
   #pragma unroll
           for (int i = 0; i < 8; i += 2) {
             u32 two = value_words[min(lane_32 + 16 * i, 127)];
@@ -1068,7 +1077,7 @@ kiln_prefill_bf16_d256_ragged_causal_sm80(const u16* q, const u16* k, const u16*
         left = any_lane(finite);
       }
       const float inverse = sum == 0.0f ? 0.0f : rcp_approx(sum);
-      u16* const to = o + (q_start + row) * o_stride_seq + (head) * o_stride_head;
+      u16* const to = o + (q_start + row) * o_stride_seq + head * o_stride_head;
   #pragma unroll
       for (int i = 0; i < 8; i += 2) {
         const int column = 2 * lane_32 + 32 * i;

@@ -394,7 +394,7 @@ kiln_prefill_bf16_d256_ragged_causal_sm90a(const __grid_constant__ TensorMap q_m
   #else
   extern __shared__ __align__(1024) unsigned char smem_bytes[];
   const u32 smem = smem_address(smem_bytes);
-  const u32 smem_q = smem + 0;
+  const u32 smem_q = smem;
   const u32 smem_k = smem + 65536;
   const u32 smem_v = smem + 131072;
   const u32 mbar_q_full = smem + 196608, mbar_q_empty = smem + 196624;
@@ -449,10 +449,14 @@ kiln_prefill_bf16_d256_ragged_causal_sm90a(const __grid_constant__ TensorMap q_m
           // K(n) into the next slot
           mbarrier_wait(mbar_k_empty + k_stage * 8, k_phase);
           mbarrier_arrive_expect_tx(mbar_k_full + k_stage * 8, 32768);
-          tma_load(smem_k + k_stage * 32768 + 0, &k_map, mbar_k_full + k_stage * 8, 0, work.k_start + (n) * 64, work.kv_head, 0, 0x14F0000000000000ull);
-          tma_load(smem_k + k_stage * 32768 + 8192, &k_map, mbar_k_full + k_stage * 8, 64, work.k_start + (n) * 64, work.kv_head, 0, 0x14F0000000000000ull);
-          tma_load(smem_k + k_stage * 32768 + 16384, &k_map, mbar_k_full + k_stage * 8, 128, work.k_start + (n) * 64, work.kv_head, 0, 0x14F0000000000000ull);
-          tma_load(smem_k + k_stage * 32768 + 24576, &k_map, mbar_k_full + k_stage * 8, 192, work.k_start + (n) * 64, work.kv_head, 0, 0x14F0000000000000ull);
+          tma_load(smem_k + k_stage * 32768 + 0, &k_map, mbar_k_full + k_stage * 8, 0, work.k_start + n * 64, work.kv_head, 0,
+              0x14F0000000000000ull);
+          tma_load(smem_k + k_stage * 32768 + 8192, &k_map, mbar_k_full + k_stage * 8, 64, work.k_start + n * 64, work.kv_head, 0,
+              0x14F0000000000000ull);
+          tma_load(smem_k + k_stage * 32768 + 16384, &k_map, mbar_k_full + k_stage * 8, 128, work.k_start + n * 64, work.kv_head, 0,
+              0x14F0000000000000ull);
+          tma_load(smem_k + k_stage * 32768 + 24576, &k_map, mbar_k_full + k_stage * 8, 192, work.k_start + n * 64, work.kv_head, 0,
+              0x14F0000000000000ull);
           k_phase ^= k_stage; k_stage ^= 1;
           // Q rows of consumer warpgroup 0
           mbarrier_wait(mbar_q_empty + 0, q_phase);
@@ -474,27 +478,39 @@ kiln_prefill_bf16_d256_ragged_causal_sm90a(const __grid_constant__ TensorMap q_m
             // K(n) into the next slot
             mbarrier_wait(mbar_k_empty + k_stage * 8, k_phase);
             mbarrier_arrive_expect_tx(mbar_k_full + k_stage * 8, 32768);
-            tma_load(smem_k + k_stage * 32768 + 0, &k_map, mbar_k_full + k_stage * 8, 0, work.k_start + (n) * 64, work.kv_head, 0, 0x14F0000000000000ull);
-            tma_load(smem_k + k_stage * 32768 + 8192, &k_map, mbar_k_full + k_stage * 8, 64, work.k_start + (n) * 64, work.kv_head, 0, 0x14F0000000000000ull);
-            tma_load(smem_k + k_stage * 32768 + 16384, &k_map, mbar_k_full + k_stage * 8, 128, work.k_start + (n) * 64, work.kv_head, 0, 0x14F0000000000000ull);
-            tma_load(smem_k + k_stage * 32768 + 24576, &k_map, mbar_k_full + k_stage * 8, 192, work.k_start + (n) * 64, work.kv_head, 0, 0x14F0000000000000ull);
+            tma_load(smem_k + k_stage * 32768 + 0, &k_map, mbar_k_full + k_stage * 8, 0, work.k_start + n * 64, work.kv_head, 0,
+                0x14F0000000000000ull);
+            tma_load(smem_k + k_stage * 32768 + 8192, &k_map, mbar_k_full + k_stage * 8, 64, work.k_start + n * 64, work.kv_head, 0,
+                0x14F0000000000000ull);
+            tma_load(smem_k + k_stage * 32768 + 16384, &k_map, mbar_k_full + k_stage * 8, 128, work.k_start + n * 64, work.kv_head, 0,
+                0x14F0000000000000ull);
+            tma_load(smem_k + k_stage * 32768 + 24576, &k_map, mbar_k_full + k_stage * 8, 192, work.k_start + n * 64, work.kv_head, 0,
+                0x14F0000000000000ull);
             k_phase ^= k_stage; k_stage ^= 1;
             // V(n + 1) into the next slot
             mbarrier_wait(mbar_v_empty + v_stage * 8, v_phase);
             mbarrier_arrive_expect_tx(mbar_v_full + v_stage * 8, 32768);
-            tma_load(smem_v + v_stage * 32768 + 0, &v_map, mbar_v_full + v_stage * 8, 0, work.k_start + (n + 1) * 64, work.kv_head, 0, 0x14F0000000000000ull);
-            tma_load(smem_v + v_stage * 32768 + 8192, &v_map, mbar_v_full + v_stage * 8, 64, work.k_start + (n + 1) * 64, work.kv_head, 0, 0x14F0000000000000ull);
-            tma_load(smem_v + v_stage * 32768 + 16384, &v_map, mbar_v_full + v_stage * 8, 128, work.k_start + (n + 1) * 64, work.kv_head, 0, 0x14F0000000000000ull);
-            tma_load(smem_v + v_stage * 32768 + 24576, &v_map, mbar_v_full + v_stage * 8, 192, work.k_start + (n + 1) * 64, work.kv_head, 0, 0x14F0000000000000ull);
+            tma_load(smem_v + v_stage * 32768 + 0, &v_map, mbar_v_full + v_stage * 8, 0, work.k_start + (n + 1) * 64, work.kv_head, 0,
+                0x14F0000000000000ull);
+            tma_load(smem_v + v_stage * 32768 + 8192, &v_map, mbar_v_full + v_stage * 8, 64, work.k_start + (n + 1) * 64, work.kv_head, 0,
+                0x14F0000000000000ull);
+            tma_load(smem_v + v_stage * 32768 + 16384, &v_map, mbar_v_full + v_stage * 8, 128, work.k_start + (n + 1) * 64, work.kv_head, 0,
+                0x14F0000000000000ull);
+            tma_load(smem_v + v_stage * 32768 + 24576, &v_map, mbar_v_full + v_stage * 8, 192, work.k_start + (n + 1) * 64, work.kv_head, 0,
+                0x14F0000000000000ull);
             v_phase ^= v_stage; v_stage ^= 1;
           }
           // V(0) into the next slot
           mbarrier_wait(mbar_v_empty + v_stage * 8, v_phase);
           mbarrier_arrive_expect_tx(mbar_v_full + v_stage * 8, 32768);
-          tma_load(smem_v + v_stage * 32768 + 0, &v_map, mbar_v_full + v_stage * 8, 0, work.k_start + (0) * 64, work.kv_head, 0, 0x14F0000000000000ull);
-          tma_load(smem_v + v_stage * 32768 + 8192, &v_map, mbar_v_full + v_stage * 8, 64, work.k_start + (0) * 64, work.kv_head, 0, 0x14F0000000000000ull);
-          tma_load(smem_v + v_stage * 32768 + 16384, &v_map, mbar_v_full + v_stage * 8, 128, work.k_start + (0) * 64, work.kv_head, 0, 0x14F0000000000000ull);
-          tma_load(smem_v + v_stage * 32768 + 24576, &v_map, mbar_v_full + v_stage * 8, 192, work.k_start + (0) * 64, work.kv_head, 0, 0x14F0000000000000ull);
+          tma_load(smem_v + v_stage * 32768 + 0, &v_map, mbar_v_full + v_stage * 8, 0, work.k_start + 0 * 64, work.kv_head, 0,
+              0x14F0000000000000ull);
+          tma_load(smem_v + v_stage * 32768 + 8192, &v_map, mbar_v_full + v_stage * 8, 64, work.k_start + 0 * 64, work.kv_head, 0,
+              0x14F0000000000000ull);
+          tma_load(smem_v + v_stage * 32768 + 16384, &v_map, mbar_v_full + v_stage * 8, 128, work.k_start + 0 * 64, work.kv_head, 0,
+              0x14F0000000000000ull);
+          tma_load(smem_v + v_stage * 32768 + 24576, &v_map, mbar_v_full + v_stage * 8, 192, work.k_start + 0 * 64, work.kv_head, 0,
+              0x14F0000000000000ull);
           v_phase ^= v_stage; v_stage ^= 1;
         } else if (work.num_blocks == 0) {
           // no keys: Q's rows are handed over empty, for O
@@ -535,7 +551,7 @@ kiln_prefill_bf16_d256_ragged_causal_sm90a(const __grid_constant__ TensorMap q_m
     const u32 k_desc = (smem_k >> 4) | 0x10000u;
     const u32 v_desc = (smem_v >> 4) | 0x2000000u;
     // stmatrix addresses: row lane % 16 of this warp's 16 rows, chunk lane / 16, swizzled within the span
-    const u32 o_warp = smem + 0 + consumer * 32768 + warp * 2048;
+    const u32 o_warp = smem + consumer * 32768 + warp * 2048;
     const u32 o_row = o_warp + (lane & 15) * 128;
     const u32 o_swizzle = (((u32)lane >> 4) ^ (lane & 7)) << 4;
     u32 k_stage = 0;
@@ -654,13 +670,20 @@ kiln_prefill_bf16_d256_ragged_causal_sm90a(const __grid_constant__ TensorMap q_m
           if (56 >= end_0) s_acc[28] = -kInfinity; if (57 >= end_0) s_acc[29] = -kInfinity;
           if (56 >= end_1) s_acc[30] = -kInfinity; if (57 >= end_1) s_acc[31] = -kInfinity;
           float max_0a = s_acc[0], max_0b = s_acc[1], max_1a = s_acc[2], max_1b = s_acc[3];
-          max_0a = fmaxf(max_0a, s_acc[4]); max_0b = fmaxf(max_0b, s_acc[5]); max_1a = fmaxf(max_1a, s_acc[6]); max_1b = fmaxf(max_1b, s_acc[7]);
-          max_0a = fmaxf(max_0a, s_acc[8]); max_0b = fmaxf(max_0b, s_acc[9]); max_1a = fmaxf(max_1a, s_acc[10]); max_1b = fmaxf(max_1b, s_acc[11]);
-          max_0a = fmaxf(max_0a, s_acc[12]); max_0b = fmaxf(max_0b, s_acc[13]); max_1a = fmaxf(max_1a, s_acc[14]); max_1b = fmaxf(max_1b, s_acc[15]);
-          max_0a = fmaxf(max_0a, s_acc[16]); max_0b = fmaxf(max_0b, s_acc[17]); max_1a = fmaxf(max_1a, s_acc[18]); max_1b = fmaxf(max_1b, s_acc[19]);
-          max_0a = fmaxf(max_0a, s_acc[20]); max_0b = fmaxf(max_0b, s_acc[21]); max_1a = fmaxf(max_1a, s_acc[22]); max_1b = fmaxf(max_1b, s_acc[23]);
-          max_0a = fmaxf(max_0a, s_acc[24]); max_0b = fmaxf(max_0b, s_acc[25]); max_1a = fmaxf(max_1a, s_acc[26]); max_1b = fmaxf(max_1b, s_acc[27]);
-          max_0a = fmaxf(max_0a, s_acc[28]); max_0b = fmaxf(max_0b, s_acc[29]); max_1a = fmaxf(max_1a, s_acc[30]); max_1b = fmaxf(max_1b, s_acc[31]);
+          max_0a = fmaxf(max_0a, s_acc[4]); max_0b = fmaxf(max_0b, s_acc[5]);
+          max_1a = fmaxf(max_1a, s_acc[6]); max_1b = fmaxf(max_1b, s_acc[7]);
+          max_0a = fmaxf(max_0a, s_acc[8]); max_0b = fmaxf(max_0b, s_acc[9]);
+          max_1a = fmaxf(max_1a, s_acc[10]); max_1b = fmaxf(max_1b, s_acc[11]);
+          max_0a = fmaxf(max_0a, s_acc[12]); max_0b = fmaxf(max_0b, s_acc[13]);
+          max_1a = fmaxf(max_1a, s_acc[14]); max_1b = fmaxf(max_1b, s_acc[15]);
+          max_0a = fmaxf(max_0a, s_acc[16]); max_0b = fmaxf(max_0b, s_acc[17]);
+          max_1a = fmaxf(max_1a, s_acc[18]); max_1b = fmaxf(max_1b, s_acc[19]);
+          max_0a = fmaxf(max_0a, s_acc[20]); max_0b = fmaxf(max_0b, s_acc[21]);
+          max_1a = fmaxf(max_1a, s_acc[22]); max_1b = fmaxf(max_1b, s_acc[23]);
+          max_0a = fmaxf(max_0a, s_acc[24]); max_0b = fmaxf(max_0b, s_acc[25]);
+          max_1a = fmaxf(max_1a, s_acc[26]); max_1b = fmaxf(max_1b, s_acc[27]);
+          max_0a = fmaxf(max_0a, s_acc[28]); max_0b = fmaxf(max_0b, s_acc[29]);
+          max_1a = fmaxf(max_1a, s_acc[30]); max_1b = fmaxf(max_1b, s_acc[31]);
           float max_0 = fmaxf(max_0a, max_0b), max_1 = fmaxf(max_1a, max_1b);
           max_0 = fmaxf(max_0, __shfl_xor_sync(0xffffffffu, max_0, 1)); max_1 = fmaxf(max_1, __shfl_xor_sync(0xffffffffu, max_1, 1));
           max_0 = fmaxf(max_0, __shfl_xor_sync(0xffffffffu, max_0, 2)); max_1 = fmaxf(max_1, __shfl_xor_sync(0xffffffffu, max_1, 2));
@@ -776,13 +799,20 @@ kiln_prefill_bf16_d256_ragged_causal_sm90a(const __grid_constant__ TensorMap q_m
           if (56 >= end_1) s_acc[30] = -kInfinity; if (57 >= end_1) s_acc[31] = -kInfinity;
           // softmax(n), while P(n+1) V(n+1) runs
           float max_0a = s_acc[0], max_0b = s_acc[1], max_1a = s_acc[2], max_1b = s_acc[3];
-          max_0a = fmaxf(max_0a, s_acc[4]); max_0b = fmaxf(max_0b, s_acc[5]); max_1a = fmaxf(max_1a, s_acc[6]); max_1b = fmaxf(max_1b, s_acc[7]);
-          max_0a = fmaxf(max_0a, s_acc[8]); max_0b = fmaxf(max_0b, s_acc[9]); max_1a = fmaxf(max_1a, s_acc[10]); max_1b = fmaxf(max_1b, s_acc[11]);
-          max_0a = fmaxf(max_0a, s_acc[12]); max_0b = fmaxf(max_0b, s_acc[13]); max_1a = fmaxf(max_1a, s_acc[14]); max_1b = fmaxf(max_1b, s_acc[15]);
-          max_0a = fmaxf(max_0a, s_acc[16]); max_0b = fmaxf(max_0b, s_acc[17]); max_1a = fmaxf(max_1a, s_acc[18]); max_1b = fmaxf(max_1b, s_acc[19]);
-          max_0a = fmaxf(max_0a, s_acc[20]); max_0b = fmaxf(max_0b, s_acc[21]); max_1a = fmaxf(max_1a, s_acc[22]); max_1b = fmaxf(max_1b, s_acc[23]);
-          max_0a = fmaxf(max_0a, s_acc[24]); max_0b = fmaxf(max_0b, s_acc[25]); max_1a = fmaxf(max_1a, s_acc[26]); max_1b = fmaxf(max_1b, s_acc[27]);
-          max_0a = fmaxf(max_0a, s_acc[28]); max_0b = fmaxf(max_0b, s_acc[29]); max_1a = fmaxf(max_1a, s_acc[30]); max_1b = fmaxf(max_1b, s_acc[31]);
+          max_0a = fmaxf(max_0a, s_acc[4]); max_0b = fmaxf(max_0b, s_acc[5]);
+          max_1a = fmaxf(max_1a, s_acc[6]); max_1b = fmaxf(max_1b, s_acc[7]);
+          max_0a = fmaxf(max_0a, s_acc[8]); max_0b = fmaxf(max_0b, s_acc[9]);
+          max_1a = fmaxf(max_1a, s_acc[10]); max_1b = fmaxf(max_1b, s_acc[11]);
+          max_0a = fmaxf(max_0a, s_acc[12]); max_0b = fmaxf(max_0b, s_acc[13]);
+          max_1a = fmaxf(max_1a, s_acc[14]); max_1b = fmaxf(max_1b, s_acc[15]);
+          max_0a = fmaxf(max_0a, s_acc[16]); max_0b = fmaxf(max_0b, s_acc[17]);
+          max_1a = fmaxf(max_1a, s_acc[18]); max_1b = fmaxf(max_1b, s_acc[19]);
+          max_0a = fmaxf(max_0a, s_acc[20]); max_0b = fmaxf(max_0b, s_acc[21]);
+          max_1a = fmaxf(max_1a, s_acc[22]); max_1b = fmaxf(max_1b, s_acc[23]);
+          max_0a = fmaxf(max_0a, s_acc[24]); max_0b = fmaxf(max_0b, s_acc[25]);
+          max_1a = fmaxf(max_1a, s_acc[26]); max_1b = fmaxf(max_1b, s_acc[27]);
+          max_0a = fmaxf(max_0a, s_acc[28]); max_0b = fmaxf(max_0b, s_acc[29]);
+          max_1a = fmaxf(max_1a, s_acc[30]); max_1b = fmaxf(max_1b, s_acc[31]);
           float max_0 = fmaxf(max_0a, max_0b), max_1 = fmaxf(max_1a, max_1b);
           max_0 = fmaxf(max_0, __shfl_xor_sync(0xffffffffu, max_0, 1)); max_1 = fmaxf(max_1, __shfl_xor_sync(0xffffffffu, max_1, 1));
           max_0 = fmaxf(max_0, __shfl_xor_sync(0xffffffffu, max_0, 2)); max_1 = fmaxf(max_1, __shfl_xor_sync(0xffffffffu, max_1, 2));
@@ -923,13 +953,20 @@ kiln_prefill_bf16_d256_ragged_causal_sm90a(const __grid_constant__ TensorMap q_m
           k_phase ^= k_stage; k_stage ^= 1;
           // softmax(n), while P(n+1) V(n+1) runs
           float max_0a = s_acc[0], max_0b = s_acc[1], max_1a = s_acc[2], max_1b = s_acc[3];
-          max_0a = fmaxf(max_0a, s_acc[4]); max_0b = fmaxf(max_0b, s_acc[5]); max_1a = fmaxf(max_1a, s_acc[6]); max_1b = fmaxf(max_1b, s_acc[7]);
-          max_0a = fmaxf(max_0a, s_acc[8]); max_0b = fmaxf(max_0b, s_acc[9]); max_1a = fmaxf(max_1a, s_acc[10]); max_1b = fmaxf(max_1b, s_acc[11]);
-          max_0a = fmaxf(max_0a, s_acc[12]); max_0b = fmaxf(max_0b, s_acc[13]); max_1a = fmaxf(max_1a, s_acc[14]); max_1b = fmaxf(max_1b, s_acc[15]);
-          max_0a = fmaxf(max_0a, s_acc[16]); max_0b = fmaxf(max_0b, s_acc[17]); max_1a = fmaxf(max_1a, s_acc[18]); max_1b = fmaxf(max_1b, s_acc[19]);
-          max_0a = fmaxf(max_0a, s_acc[20]); max_0b = fmaxf(max_0b, s_acc[21]); max_1a = fmaxf(max_1a, s_acc[22]); max_1b = fmaxf(max_1b, s_acc[23]);
-          max_0a = fmaxf(max_0a, s_acc[24]); max_0b = fmaxf(max_0b, s_acc[25]); max_1a = fmaxf(max_1a, s_acc[26]); max_1b = fmaxf(max_1b, s_acc[27]);
-          max_0a = fmaxf(max_0a, s_acc[28]); max_0b = fmaxf(max_0b, s_acc[29]); max_1a = fmaxf(max_1a, s_acc[30]); max_1b = fmaxf(max_1b, s_acc[31]);
+          max_0a = fmaxf(max_0a, s_acc[4]); max_0b = fmaxf(max_0b, s_acc[5]);
+          max_1a = fmaxf(max_1a, s_acc[6]); max_1b = fmaxf(max_1b, s_acc[7]);
+          max_0a = fmaxf(max_0a, s_acc[8]); max_0b = fmaxf(max_0b, s_acc[9]);
+          max_1a = fmaxf(max_1a, s_acc[10]); max_1b = fmaxf(max_1b, s_acc[11]);
+          max_0a = fmaxf(max_0a, s_acc[12]); max_0b = fmaxf(max_0b, s_acc[13]);
+          max_1a = fmaxf(max_1a, s_acc[14]); max_1b = fmaxf(max_1b, s_acc[15]);
+          max_0a = fmaxf(max_0a, s_acc[16]); max_0b = fmaxf(max_0b, s_acc[17]);
+          max_1a = fmaxf(max_1a, s_acc[18]); max_1b = fmaxf(max_1b, s_acc[19]);
+          max_0a = fmaxf(max_0a, s_acc[20]); max_0b = fmaxf(max_0b, s_acc[21]);
+          max_1a = fmaxf(max_1a, s_acc[22]); max_1b = fmaxf(max_1b, s_acc[23]);
+          max_0a = fmaxf(max_0a, s_acc[24]); max_0b = fmaxf(max_0b, s_acc[25]);
+          max_1a = fmaxf(max_1a, s_acc[26]); max_1b = fmaxf(max_1b, s_acc[27]);
+          max_0a = fmaxf(max_0a, s_acc[28]); max_0b = fmaxf(max_0b, s_acc[29]);
+          max_1a = fmaxf(max_1a, s_acc[30]); max_1b = fmaxf(max_1b, s_acc[31]);
           float max_0 = fmaxf(max_0a, max_0b), max_1 = fmaxf(max_1a, max_1b);
           max_0 = fmaxf(max_0, __shfl_xor_sync(0xffffffffu, max_0, 1)); max_1 = fmaxf(max_1, __shfl_xor_sync(0xffffffffu, max_1, 1));
           max_0 = fmaxf(max_0, __shfl_xor_sync(0xffffffffu, max_0, 2)); max_1 = fmaxf(max_1, __shfl_xor_sync(0xffffffffu, max_1, 2));
@@ -1062,37 +1099,53 @@ kiln_prefill_bf16_d256_ragged_causal_sm90a(const __grid_constant__ TensorMap q_m
       const float inv_sum_1 = row_sum_1 == 0.0f ? 0.0f : rcp_approx(row_sum_1);
       // This warp's 16 rows: registers to shared memory, swizzled, then one box per panel to global memory.
       named_barrier_sync(4 + consumer, 128);  // O takes Q's place: every warp has finished reading Q
-      stmatrix_x4(o_row + 0 + (0 ^ o_swizzle), pack_bf16(o_acc[0] * inv_sum_0, o_acc[1] * inv_sum_0), pack_bf16(o_acc[2] * inv_sum_1, o_acc[3] * inv_sum_1),
+      stmatrix_x4(o_row + 0 + (0 ^ o_swizzle), pack_bf16(o_acc[0] * inv_sum_0, o_acc[1] * inv_sum_0),
+          pack_bf16(o_acc[2] * inv_sum_1, o_acc[3] * inv_sum_1),
                   pack_bf16(o_acc[4] * inv_sum_0, o_acc[5] * inv_sum_0), pack_bf16(o_acc[6] * inv_sum_1, o_acc[7] * inv_sum_1));
-      stmatrix_x4(o_row + 0 + (32 ^ o_swizzle), pack_bf16(o_acc[8] * inv_sum_0, o_acc[9] * inv_sum_0), pack_bf16(o_acc[10] * inv_sum_1, o_acc[11] * inv_sum_1),
+      stmatrix_x4(o_row + 0 + (32 ^ o_swizzle), pack_bf16(o_acc[8] * inv_sum_0, o_acc[9] * inv_sum_0),
+          pack_bf16(o_acc[10] * inv_sum_1, o_acc[11] * inv_sum_1),
                   pack_bf16(o_acc[12] * inv_sum_0, o_acc[13] * inv_sum_0), pack_bf16(o_acc[14] * inv_sum_1, o_acc[15] * inv_sum_1));
-      stmatrix_x4(o_row + 0 + (64 ^ o_swizzle), pack_bf16(o_acc[16] * inv_sum_0, o_acc[17] * inv_sum_0), pack_bf16(o_acc[18] * inv_sum_1, o_acc[19] * inv_sum_1),
+      stmatrix_x4(o_row + 0 + (64 ^ o_swizzle), pack_bf16(o_acc[16] * inv_sum_0, o_acc[17] * inv_sum_0),
+          pack_bf16(o_acc[18] * inv_sum_1, o_acc[19] * inv_sum_1),
                   pack_bf16(o_acc[20] * inv_sum_0, o_acc[21] * inv_sum_0), pack_bf16(o_acc[22] * inv_sum_1, o_acc[23] * inv_sum_1));
-      stmatrix_x4(o_row + 0 + (96 ^ o_swizzle), pack_bf16(o_acc[24] * inv_sum_0, o_acc[25] * inv_sum_0), pack_bf16(o_acc[26] * inv_sum_1, o_acc[27] * inv_sum_1),
+      stmatrix_x4(o_row + 0 + (96 ^ o_swizzle), pack_bf16(o_acc[24] * inv_sum_0, o_acc[25] * inv_sum_0),
+          pack_bf16(o_acc[26] * inv_sum_1, o_acc[27] * inv_sum_1),
                   pack_bf16(o_acc[28] * inv_sum_0, o_acc[29] * inv_sum_0), pack_bf16(o_acc[30] * inv_sum_1, o_acc[31] * inv_sum_1));
-      stmatrix_x4(o_row + 8192 + (0 ^ o_swizzle), pack_bf16(o_acc[32] * inv_sum_0, o_acc[33] * inv_sum_0), pack_bf16(o_acc[34] * inv_sum_1, o_acc[35] * inv_sum_1),
+      stmatrix_x4(o_row + 8192 + (0 ^ o_swizzle), pack_bf16(o_acc[32] * inv_sum_0, o_acc[33] * inv_sum_0),
+          pack_bf16(o_acc[34] * inv_sum_1, o_acc[35] * inv_sum_1),
                   pack_bf16(o_acc[36] * inv_sum_0, o_acc[37] * inv_sum_0), pack_bf16(o_acc[38] * inv_sum_1, o_acc[39] * inv_sum_1));
-      stmatrix_x4(o_row + 8192 + (32 ^ o_swizzle), pack_bf16(o_acc[40] * inv_sum_0, o_acc[41] * inv_sum_0), pack_bf16(o_acc[42] * inv_sum_1, o_acc[43] * inv_sum_1),
+      stmatrix_x4(o_row + 8192 + (32 ^ o_swizzle), pack_bf16(o_acc[40] * inv_sum_0, o_acc[41] * inv_sum_0),
+          pack_bf16(o_acc[42] * inv_sum_1, o_acc[43] * inv_sum_1),
                   pack_bf16(o_acc[44] * inv_sum_0, o_acc[45] * inv_sum_0), pack_bf16(o_acc[46] * inv_sum_1, o_acc[47] * inv_sum_1));
-      stmatrix_x4(o_row + 8192 + (64 ^ o_swizzle), pack_bf16(o_acc[48] * inv_sum_0, o_acc[49] * inv_sum_0), pack_bf16(o_acc[50] * inv_sum_1, o_acc[51] * inv_sum_1),
+      stmatrix_x4(o_row + 8192 + (64 ^ o_swizzle), pack_bf16(o_acc[48] * inv_sum_0, o_acc[49] * inv_sum_0),
+          pack_bf16(o_acc[50] * inv_sum_1, o_acc[51] * inv_sum_1),
                   pack_bf16(o_acc[52] * inv_sum_0, o_acc[53] * inv_sum_0), pack_bf16(o_acc[54] * inv_sum_1, o_acc[55] * inv_sum_1));
-      stmatrix_x4(o_row + 8192 + (96 ^ o_swizzle), pack_bf16(o_acc[56] * inv_sum_0, o_acc[57] * inv_sum_0), pack_bf16(o_acc[58] * inv_sum_1, o_acc[59] * inv_sum_1),
+      stmatrix_x4(o_row + 8192 + (96 ^ o_swizzle), pack_bf16(o_acc[56] * inv_sum_0, o_acc[57] * inv_sum_0),
+          pack_bf16(o_acc[58] * inv_sum_1, o_acc[59] * inv_sum_1),
                   pack_bf16(o_acc[60] * inv_sum_0, o_acc[61] * inv_sum_0), pack_bf16(o_acc[62] * inv_sum_1, o_acc[63] * inv_sum_1));
-      stmatrix_x4(o_row + 16384 + (0 ^ o_swizzle), pack_bf16(o_acc[64] * inv_sum_0, o_acc[65] * inv_sum_0), pack_bf16(o_acc[66] * inv_sum_1, o_acc[67] * inv_sum_1),
+      stmatrix_x4(o_row + 16384 + (0 ^ o_swizzle), pack_bf16(o_acc[64] * inv_sum_0, o_acc[65] * inv_sum_0),
+          pack_bf16(o_acc[66] * inv_sum_1, o_acc[67] * inv_sum_1),
                   pack_bf16(o_acc[68] * inv_sum_0, o_acc[69] * inv_sum_0), pack_bf16(o_acc[70] * inv_sum_1, o_acc[71] * inv_sum_1));
-      stmatrix_x4(o_row + 16384 + (32 ^ o_swizzle), pack_bf16(o_acc[72] * inv_sum_0, o_acc[73] * inv_sum_0), pack_bf16(o_acc[74] * inv_sum_1, o_acc[75] * inv_sum_1),
+      stmatrix_x4(o_row + 16384 + (32 ^ o_swizzle), pack_bf16(o_acc[72] * inv_sum_0, o_acc[73] * inv_sum_0),
+          pack_bf16(o_acc[74] * inv_sum_1, o_acc[75] * inv_sum_1),
                   pack_bf16(o_acc[76] * inv_sum_0, o_acc[77] * inv_sum_0), pack_bf16(o_acc[78] * inv_sum_1, o_acc[79] * inv_sum_1));
-      stmatrix_x4(o_row + 16384 + (64 ^ o_swizzle), pack_bf16(o_acc[80] * inv_sum_0, o_acc[81] * inv_sum_0), pack_bf16(o_acc[82] * inv_sum_1, o_acc[83] * inv_sum_1),
+      stmatrix_x4(o_row + 16384 + (64 ^ o_swizzle), pack_bf16(o_acc[80] * inv_sum_0, o_acc[81] * inv_sum_0),
+          pack_bf16(o_acc[82] * inv_sum_1, o_acc[83] * inv_sum_1),
                   pack_bf16(o_acc[84] * inv_sum_0, o_acc[85] * inv_sum_0), pack_bf16(o_acc[86] * inv_sum_1, o_acc[87] * inv_sum_1));
-      stmatrix_x4(o_row + 16384 + (96 ^ o_swizzle), pack_bf16(o_acc[88] * inv_sum_0, o_acc[89] * inv_sum_0), pack_bf16(o_acc[90] * inv_sum_1, o_acc[91] * inv_sum_1),
+      stmatrix_x4(o_row + 16384 + (96 ^ o_swizzle), pack_bf16(o_acc[88] * inv_sum_0, o_acc[89] * inv_sum_0),
+          pack_bf16(o_acc[90] * inv_sum_1, o_acc[91] * inv_sum_1),
                   pack_bf16(o_acc[92] * inv_sum_0, o_acc[93] * inv_sum_0), pack_bf16(o_acc[94] * inv_sum_1, o_acc[95] * inv_sum_1));
-      stmatrix_x4(o_row + 24576 + (0 ^ o_swizzle), pack_bf16(o_acc[96] * inv_sum_0, o_acc[97] * inv_sum_0), pack_bf16(o_acc[98] * inv_sum_1, o_acc[99] * inv_sum_1),
+      stmatrix_x4(o_row + 24576 + (0 ^ o_swizzle), pack_bf16(o_acc[96] * inv_sum_0, o_acc[97] * inv_sum_0),
+          pack_bf16(o_acc[98] * inv_sum_1, o_acc[99] * inv_sum_1),
                   pack_bf16(o_acc[100] * inv_sum_0, o_acc[101] * inv_sum_0), pack_bf16(o_acc[102] * inv_sum_1, o_acc[103] * inv_sum_1));
-      stmatrix_x4(o_row + 24576 + (32 ^ o_swizzle), pack_bf16(o_acc[104] * inv_sum_0, o_acc[105] * inv_sum_0), pack_bf16(o_acc[106] * inv_sum_1, o_acc[107] * inv_sum_1),
+      stmatrix_x4(o_row + 24576 + (32 ^ o_swizzle), pack_bf16(o_acc[104] * inv_sum_0, o_acc[105] * inv_sum_0),
+          pack_bf16(o_acc[106] * inv_sum_1, o_acc[107] * inv_sum_1),
                   pack_bf16(o_acc[108] * inv_sum_0, o_acc[109] * inv_sum_0), pack_bf16(o_acc[110] * inv_sum_1, o_acc[111] * inv_sum_1));
-      stmatrix_x4(o_row + 24576 + (64 ^ o_swizzle), pack_bf16(o_acc[112] * inv_sum_0, o_acc[113] * inv_sum_0), pack_bf16(o_acc[114] * inv_sum_1, o_acc[115] * inv_sum_1),
+      stmatrix_x4(o_row + 24576 + (64 ^ o_swizzle), pack_bf16(o_acc[112] * inv_sum_0, o_acc[113] * inv_sum_0),
+          pack_bf16(o_acc[114] * inv_sum_1, o_acc[115] * inv_sum_1),
                   pack_bf16(o_acc[116] * inv_sum_0, o_acc[117] * inv_sum_0), pack_bf16(o_acc[118] * inv_sum_1, o_acc[119] * inv_sum_1));
-      stmatrix_x4(o_row + 24576 + (96 ^ o_swizzle), pack_bf16(o_acc[120] * inv_sum_0, o_acc[121] * inv_sum_0), pack_bf16(o_acc[122] * inv_sum_1, o_acc[123] * inv_sum_1),
+      stmatrix_x4(o_row + 24576 + (96 ^ o_swizzle), pack_bf16(o_acc[120] * inv_sum_0, o_acc[121] * inv_sum_0),
+          pack_bf16(o_acc[122] * inv_sum_1, o_acc[123] * inv_sum_1),
                   pack_bf16(o_acc[124] * inv_sum_0, o_acc[125] * inv_sum_0), pack_bf16(o_acc[126] * inv_sum_1, o_acc[127] * inv_sum_1));
       fence_proxy_async();
       __syncwarp();

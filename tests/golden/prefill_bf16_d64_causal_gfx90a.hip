@@ -82,7 +82,8 @@ DEVICE u32x4 buffer_load_16(i32x4 buffer, u32 offset) {
   return __builtin_bit_cast(u32x4, raw_buffer_load_x4(buffer, (int)offset, 0, 0));
 }
 
-__device__ void raw_buffer_store_x4(i32x4 data, i32x4 buffer, int offset, int scalar_offset, int policy) __asm("llvm.amdgcn.raw.buffer.store.v4i32");
+__device__ void raw_buffer_store_x4(i32x4 data, i32x4 buffer, int offset, int scalar_offset,
+    int policy) __asm("llvm.amdgcn.raw.buffer.store.v4i32");
 DEVICE void buffer_store_16(i32x4 buffer, u32 offset, u32x4 data) {
   raw_buffer_store_x4(__builtin_bit_cast(i32x4, data), buffer, (int)offset, 0, 0);
 }
@@ -267,9 +268,12 @@ void kiln_prefill_bf16_d64_causal_gfx90a(const u16* q, const u16* k, const u16* 
   int k_rows = seqlen_k;
   const u32 k_vector = lane / 4 + warp % 2 * 128;
   const u32 k_from_0 = (k_vector ^ (k_vector >> 3 & 7)) / 8 * k_row_bytes + (k_vector ^ (k_vector >> 3 & 7)) % 8 * 16 + lane % 4 * 4;
-  const u32 k_from_2 = ((k_vector ^ (k_vector >> 3 & 7)) ^ 2) / 8 * k_row_bytes + ((k_vector ^ (k_vector >> 3 & 7)) ^ 2) % 8 * 16 + lane % 4 * 4;
-  const u32 k_from_4 = ((k_vector ^ (k_vector >> 3 & 7)) ^ 4) / 8 * k_row_bytes + ((k_vector ^ (k_vector >> 3 & 7)) ^ 4) % 8 * 16 + lane % 4 * 4;
-  const u32 k_from_6 = ((k_vector ^ (k_vector >> 3 & 7)) ^ 6) / 8 * k_row_bytes + ((k_vector ^ (k_vector >> 3 & 7)) ^ 6) % 8 * 16 + lane % 4 * 4;
+  const u32 k_from_2 = ((k_vector ^ (k_vector >> 3 & 7)) ^ 2) / 8 * k_row_bytes + ((k_vector ^ (k_vector >> 3 & 7)) ^ 2) % 8 * 16
+      + lane % 4 * 4;
+  const u32 k_from_4 = ((k_vector ^ (k_vector >> 3 & 7)) ^ 4) / 8 * k_row_bytes + ((k_vector ^ (k_vector >> 3 & 7)) ^ 4) % 8 * 16
+      + lane % 4 * 4;
+  const u32 k_from_6 = ((k_vector ^ (k_vector >> 3 & 7)) ^ 6) / 8 * k_row_bytes + ((k_vector ^ (k_vector >> 3 & 7)) ^ 6) % 8 * 16
+      + lane % 4 * 4;
   const u32 k_tile_0 = (warp / 2) * 32 * k_row_bytes + 0 * 128;
   const u32 k_lds_0 = lds_start + (warp / 2) * 4096 + 0 * 8192 + warp % 2 * 2048;
   const u32 k_frag_row = lane & 31, k_frag_col = lane / 32 * 8;
@@ -502,22 +506,38 @@ void kiln_prefill_bf16_d64_causal_gfx90a(const u16* q, const u16* k, const u16* 
           o_acc[0] *= alpha;
           o_acc[1] *= alpha;
         }
-        s_acc[0][0] = exp2_approx(__builtin_fmaf(s_acc[0][0], scale_log2, -shift)); s_acc[0][1] = exp2_approx(__builtin_fmaf(s_acc[0][1], scale_log2, -shift));
-        s_acc[0][2] = exp2_approx(__builtin_fmaf(s_acc[0][2], scale_log2, -shift)); s_acc[0][3] = exp2_approx(__builtin_fmaf(s_acc[0][3], scale_log2, -shift));
-        s_acc[0][4] = exp2_approx(__builtin_fmaf(s_acc[0][4], scale_log2, -shift)); s_acc[0][5] = exp2_approx(__builtin_fmaf(s_acc[0][5], scale_log2, -shift));
-        s_acc[0][6] = exp2_approx(__builtin_fmaf(s_acc[0][6], scale_log2, -shift)); s_acc[0][7] = exp2_approx(__builtin_fmaf(s_acc[0][7], scale_log2, -shift));
-        s_acc[0][8] = exp2_approx(__builtin_fmaf(s_acc[0][8], scale_log2, -shift)); s_acc[0][9] = exp2_approx(__builtin_fmaf(s_acc[0][9], scale_log2, -shift));
-        s_acc[0][10] = exp2_approx(__builtin_fmaf(s_acc[0][10], scale_log2, -shift)); s_acc[0][11] = exp2_approx(__builtin_fmaf(s_acc[0][11], scale_log2, -shift));
-        s_acc[0][12] = exp2_approx(__builtin_fmaf(s_acc[0][12], scale_log2, -shift)); s_acc[0][13] = exp2_approx(__builtin_fmaf(s_acc[0][13], scale_log2, -shift));
-        s_acc[0][14] = exp2_approx(__builtin_fmaf(s_acc[0][14], scale_log2, -shift)); s_acc[0][15] = exp2_approx(__builtin_fmaf(s_acc[0][15], scale_log2, -shift));
-        s_acc[1][0] = exp2_approx(__builtin_fmaf(s_acc[1][0], scale_log2, -shift)); s_acc[1][1] = exp2_approx(__builtin_fmaf(s_acc[1][1], scale_log2, -shift));
-        s_acc[1][2] = exp2_approx(__builtin_fmaf(s_acc[1][2], scale_log2, -shift)); s_acc[1][3] = exp2_approx(__builtin_fmaf(s_acc[1][3], scale_log2, -shift));
-        s_acc[1][4] = exp2_approx(__builtin_fmaf(s_acc[1][4], scale_log2, -shift)); s_acc[1][5] = exp2_approx(__builtin_fmaf(s_acc[1][5], scale_log2, -shift));
-        s_acc[1][6] = exp2_approx(__builtin_fmaf(s_acc[1][6], scale_log2, -shift)); s_acc[1][7] = exp2_approx(__builtin_fmaf(s_acc[1][7], scale_log2, -shift));
-        s_acc[1][8] = exp2_approx(__builtin_fmaf(s_acc[1][8], scale_log2, -shift)); s_acc[1][9] = exp2_approx(__builtin_fmaf(s_acc[1][9], scale_log2, -shift));
-        s_acc[1][10] = exp2_approx(__builtin_fmaf(s_acc[1][10], scale_log2, -shift)); s_acc[1][11] = exp2_approx(__builtin_fmaf(s_acc[1][11], scale_log2, -shift));
-        s_acc[1][12] = exp2_approx(__builtin_fmaf(s_acc[1][12], scale_log2, -shift)); s_acc[1][13] = exp2_approx(__builtin_fmaf(s_acc[1][13], scale_log2, -shift));
-        s_acc[1][14] = exp2_approx(__builtin_fmaf(s_acc[1][14], scale_log2, -shift)); s_acc[1][15] = exp2_approx(__builtin_fmaf(s_acc[1][15], scale_log2, -shift));
+        s_acc[0][0] = exp2_approx(__builtin_fmaf(s_acc[0][0], scale_log2, -shift));
+        s_acc[0][1] = exp2_approx(__builtin_fmaf(s_acc[0][1], scale_log2, -shift));
+        s_acc[0][2] = exp2_approx(__builtin_fmaf(s_acc[0][2], scale_log2, -shift));
+        s_acc[0][3] = exp2_approx(__builtin_fmaf(s_acc[0][3], scale_log2, -shift));
+        s_acc[0][4] = exp2_approx(__builtin_fmaf(s_acc[0][4], scale_log2, -shift));
+        s_acc[0][5] = exp2_approx(__builtin_fmaf(s_acc[0][5], scale_log2, -shift));
+        s_acc[0][6] = exp2_approx(__builtin_fmaf(s_acc[0][6], scale_log2, -shift));
+        s_acc[0][7] = exp2_approx(__builtin_fmaf(s_acc[0][7], scale_log2, -shift));
+        s_acc[0][8] = exp2_approx(__builtin_fmaf(s_acc[0][8], scale_log2, -shift));
+        s_acc[0][9] = exp2_approx(__builtin_fmaf(s_acc[0][9], scale_log2, -shift));
+        s_acc[0][10] = exp2_approx(__builtin_fmaf(s_acc[0][10], scale_log2, -shift));
+        s_acc[0][11] = exp2_approx(__builtin_fmaf(s_acc[0][11], scale_log2, -shift));
+        s_acc[0][12] = exp2_approx(__builtin_fmaf(s_acc[0][12], scale_log2, -shift));
+        s_acc[0][13] = exp2_approx(__builtin_fmaf(s_acc[0][13], scale_log2, -shift));
+        s_acc[0][14] = exp2_approx(__builtin_fmaf(s_acc[0][14], scale_log2, -shift));
+        s_acc[0][15] = exp2_approx(__builtin_fmaf(s_acc[0][15], scale_log2, -shift));
+        s_acc[1][0] = exp2_approx(__builtin_fmaf(s_acc[1][0], scale_log2, -shift));
+        s_acc[1][1] = exp2_approx(__builtin_fmaf(s_acc[1][1], scale_log2, -shift));
+        s_acc[1][2] = exp2_approx(__builtin_fmaf(s_acc[1][2], scale_log2, -shift));
+        s_acc[1][3] = exp2_approx(__builtin_fmaf(s_acc[1][3], scale_log2, -shift));
+        s_acc[1][4] = exp2_approx(__builtin_fmaf(s_acc[1][4], scale_log2, -shift));
+        s_acc[1][5] = exp2_approx(__builtin_fmaf(s_acc[1][5], scale_log2, -shift));
+        s_acc[1][6] = exp2_approx(__builtin_fmaf(s_acc[1][6], scale_log2, -shift));
+        s_acc[1][7] = exp2_approx(__builtin_fmaf(s_acc[1][7], scale_log2, -shift));
+        s_acc[1][8] = exp2_approx(__builtin_fmaf(s_acc[1][8], scale_log2, -shift));
+        s_acc[1][9] = exp2_approx(__builtin_fmaf(s_acc[1][9], scale_log2, -shift));
+        s_acc[1][10] = exp2_approx(__builtin_fmaf(s_acc[1][10], scale_log2, -shift));
+        s_acc[1][11] = exp2_approx(__builtin_fmaf(s_acc[1][11], scale_log2, -shift));
+        s_acc[1][12] = exp2_approx(__builtin_fmaf(s_acc[1][12], scale_log2, -shift));
+        s_acc[1][13] = exp2_approx(__builtin_fmaf(s_acc[1][13], scale_log2, -shift));
+        s_acc[1][14] = exp2_approx(__builtin_fmaf(s_acc[1][14], scale_log2, -shift));
+        s_acc[1][15] = exp2_approx(__builtin_fmaf(s_acc[1][15], scale_log2, -shift));
         // row sum, four chains
         float sum_0 = s_acc[0][0];
         float sum_1 = s_acc[0][1];
@@ -551,42 +571,50 @@ void kiln_prefill_bf16_d64_causal_gfx90a(const u16* q, const u16* k, const u16* 
         u32x2 v_reg[16];  // fragments of 4 elements
         // strip 0
         {
-          const u32 key_0 = lds_read_4(lds + v_frag_x2_0), key_1 = lds_read_4(lds + v_frag_x2_0 + 128), key_2 = lds_read_4(lds + v_frag_x2_0 + 256), key_3 = lds_read_4(lds + v_frag_x2_0 + 384);
+          const u32 key_0 = lds_read_4(lds + v_frag_x2_0), key_1 = lds_read_4(lds + v_frag_x2_0 + 128),
+              key_2 = lds_read_4(lds + v_frag_x2_0 + 256), key_3 = lds_read_4(lds + v_frag_x2_0 + 384);
           v_reg[0] = u32x2{low_halves(key_0, key_1), low_halves(key_2, key_3)};
           v_reg[1] = u32x2{high_halves(key_0, key_1), high_halves(key_2, key_3)};
         }
         {
-          const u32 key_0 = lds_read_4(lds + v_frag_x2_0 + 1024), key_1 = lds_read_4(lds + v_frag_x2_0 + 1152), key_2 = lds_read_4(lds + v_frag_x2_0 + 1280), key_3 = lds_read_4(lds + v_frag_x2_0 + 1408);
+          const u32 key_0 = lds_read_4(lds + v_frag_x2_0 + 1024), key_1 = lds_read_4(lds + v_frag_x2_0 + 1152),
+              key_2 = lds_read_4(lds + v_frag_x2_0 + 1280), key_3 = lds_read_4(lds + v_frag_x2_0 + 1408);
           v_reg[2] = u32x2{low_halves(key_0, key_1), low_halves(key_2, key_3)};
           v_reg[3] = u32x2{high_halves(key_0, key_1), high_halves(key_2, key_3)};
         }
         {
-          const u32 key_0 = lds_read_4(lds + v_frag_x2_0 + 2048), key_1 = lds_read_4(lds + v_frag_x2_0 + 2176), key_2 = lds_read_4(lds + v_frag_x2_0 + 2304), key_3 = lds_read_4(lds + v_frag_x2_0 + 2432);
+          const u32 key_0 = lds_read_4(lds + v_frag_x2_0 + 2048), key_1 = lds_read_4(lds + v_frag_x2_0 + 2176),
+              key_2 = lds_read_4(lds + v_frag_x2_0 + 2304), key_3 = lds_read_4(lds + v_frag_x2_0 + 2432);
           v_reg[4] = u32x2{low_halves(key_0, key_1), low_halves(key_2, key_3)};
           v_reg[5] = u32x2{high_halves(key_0, key_1), high_halves(key_2, key_3)};
         }
         {
-          const u32 key_0 = lds_read_4(lds + v_frag_x2_0 + 3072), key_1 = lds_read_4(lds + v_frag_x2_0 + 3200), key_2 = lds_read_4(lds + v_frag_x2_0 + 3328), key_3 = lds_read_4(lds + v_frag_x2_0 + 3456);
+          const u32 key_0 = lds_read_4(lds + v_frag_x2_0 + 3072), key_1 = lds_read_4(lds + v_frag_x2_0 + 3200),
+              key_2 = lds_read_4(lds + v_frag_x2_0 + 3328), key_3 = lds_read_4(lds + v_frag_x2_0 + 3456);
           v_reg[6] = u32x2{low_halves(key_0, key_1), low_halves(key_2, key_3)};
           v_reg[7] = u32x2{high_halves(key_0, key_1), high_halves(key_2, key_3)};
         }
         {
-          const u32 key_0 = lds_read_4(lds + v_frag_x2_0 + 4096), key_1 = lds_read_4(lds + v_frag_x2_0 + 4224), key_2 = lds_read_4(lds + v_frag_x2_0 + 4352), key_3 = lds_read_4(lds + v_frag_x2_0 + 4480);
+          const u32 key_0 = lds_read_4(lds + v_frag_x2_0 + 4096), key_1 = lds_read_4(lds + v_frag_x2_0 + 4224),
+              key_2 = lds_read_4(lds + v_frag_x2_0 + 4352), key_3 = lds_read_4(lds + v_frag_x2_0 + 4480);
           v_reg[8] = u32x2{low_halves(key_0, key_1), low_halves(key_2, key_3)};
           v_reg[9] = u32x2{high_halves(key_0, key_1), high_halves(key_2, key_3)};
         }
         {
-          const u32 key_0 = lds_read_4(lds + v_frag_x2_0 + 5120), key_1 = lds_read_4(lds + v_frag_x2_0 + 5248), key_2 = lds_read_4(lds + v_frag_x2_0 + 5376), key_3 = lds_read_4(lds + v_frag_x2_0 + 5504);
+          const u32 key_0 = lds_read_4(lds + v_frag_x2_0 + 5120), key_1 = lds_read_4(lds + v_frag_x2_0 + 5248),
+              key_2 = lds_read_4(lds + v_frag_x2_0 + 5376), key_3 = lds_read_4(lds + v_frag_x2_0 + 5504);
           v_reg[10] = u32x2{low_halves(key_0, key_1), low_halves(key_2, key_3)};
           v_reg[11] = u32x2{high_halves(key_0, key_1), high_halves(key_2, key_3)};
         }
         {
-          const u32 key_0 = lds_read_4(lds + v_frag_x2_0 + 6144), key_1 = lds_read_4(lds + v_frag_x2_0 + 6272), key_2 = lds_read_4(lds + v_frag_x2_0 + 6400), key_3 = lds_read_4(lds + v_frag_x2_0 + 6528);
+          const u32 key_0 = lds_read_4(lds + v_frag_x2_0 + 6144), key_1 = lds_read_4(lds + v_frag_x2_0 + 6272),
+              key_2 = lds_read_4(lds + v_frag_x2_0 + 6400), key_3 = lds_read_4(lds + v_frag_x2_0 + 6528);
           v_reg[12] = u32x2{low_halves(key_0, key_1), low_halves(key_2, key_3)};
           v_reg[13] = u32x2{high_halves(key_0, key_1), high_halves(key_2, key_3)};
         }
         {
-          const u32 key_0 = lds_read_4(lds + v_frag_x2_0 + 7168), key_1 = lds_read_4(lds + v_frag_x2_0 + 7296), key_2 = lds_read_4(lds + v_frag_x2_0 + 7424), key_3 = lds_read_4(lds + v_frag_x2_0 + 7552);
+          const u32 key_0 = lds_read_4(lds + v_frag_x2_0 + 7168), key_1 = lds_read_4(lds + v_frag_x2_0 + 7296),
+              key_2 = lds_read_4(lds + v_frag_x2_0 + 7424), key_3 = lds_read_4(lds + v_frag_x2_0 + 7552);
           v_reg[14] = u32x2{low_halves(key_0, key_1), low_halves(key_2, key_3)};
           v_reg[15] = u32x2{high_halves(key_0, key_1), high_halves(key_2, key_3)};
         }
@@ -750,22 +778,38 @@ void kiln_prefill_bf16_d64_causal_gfx90a(const u16* q, const u16* k, const u16* 
           o_acc[0] *= alpha;
           o_acc[1] *= alpha;
         }
-        s_acc[0][0] = exp2_approx(__builtin_fmaf(s_acc[0][0], scale_log2, -shift)); s_acc[0][1] = exp2_approx(__builtin_fmaf(s_acc[0][1], scale_log2, -shift));
-        s_acc[0][2] = exp2_approx(__builtin_fmaf(s_acc[0][2], scale_log2, -shift)); s_acc[0][3] = exp2_approx(__builtin_fmaf(s_acc[0][3], scale_log2, -shift));
-        s_acc[0][4] = exp2_approx(__builtin_fmaf(s_acc[0][4], scale_log2, -shift)); s_acc[0][5] = exp2_approx(__builtin_fmaf(s_acc[0][5], scale_log2, -shift));
-        s_acc[0][6] = exp2_approx(__builtin_fmaf(s_acc[0][6], scale_log2, -shift)); s_acc[0][7] = exp2_approx(__builtin_fmaf(s_acc[0][7], scale_log2, -shift));
-        s_acc[0][8] = exp2_approx(__builtin_fmaf(s_acc[0][8], scale_log2, -shift)); s_acc[0][9] = exp2_approx(__builtin_fmaf(s_acc[0][9], scale_log2, -shift));
-        s_acc[0][10] = exp2_approx(__builtin_fmaf(s_acc[0][10], scale_log2, -shift)); s_acc[0][11] = exp2_approx(__builtin_fmaf(s_acc[0][11], scale_log2, -shift));
-        s_acc[0][12] = exp2_approx(__builtin_fmaf(s_acc[0][12], scale_log2, -shift)); s_acc[0][13] = exp2_approx(__builtin_fmaf(s_acc[0][13], scale_log2, -shift));
-        s_acc[0][14] = exp2_approx(__builtin_fmaf(s_acc[0][14], scale_log2, -shift)); s_acc[0][15] = exp2_approx(__builtin_fmaf(s_acc[0][15], scale_log2, -shift));
-        s_acc[1][0] = exp2_approx(__builtin_fmaf(s_acc[1][0], scale_log2, -shift)); s_acc[1][1] = exp2_approx(__builtin_fmaf(s_acc[1][1], scale_log2, -shift));
-        s_acc[1][2] = exp2_approx(__builtin_fmaf(s_acc[1][2], scale_log2, -shift)); s_acc[1][3] = exp2_approx(__builtin_fmaf(s_acc[1][3], scale_log2, -shift));
-        s_acc[1][4] = exp2_approx(__builtin_fmaf(s_acc[1][4], scale_log2, -shift)); s_acc[1][5] = exp2_approx(__builtin_fmaf(s_acc[1][5], scale_log2, -shift));
-        s_acc[1][6] = exp2_approx(__builtin_fmaf(s_acc[1][6], scale_log2, -shift)); s_acc[1][7] = exp2_approx(__builtin_fmaf(s_acc[1][7], scale_log2, -shift));
-        s_acc[1][8] = exp2_approx(__builtin_fmaf(s_acc[1][8], scale_log2, -shift)); s_acc[1][9] = exp2_approx(__builtin_fmaf(s_acc[1][9], scale_log2, -shift));
-        s_acc[1][10] = exp2_approx(__builtin_fmaf(s_acc[1][10], scale_log2, -shift)); s_acc[1][11] = exp2_approx(__builtin_fmaf(s_acc[1][11], scale_log2, -shift));
-        s_acc[1][12] = exp2_approx(__builtin_fmaf(s_acc[1][12], scale_log2, -shift)); s_acc[1][13] = exp2_approx(__builtin_fmaf(s_acc[1][13], scale_log2, -shift));
-        s_acc[1][14] = exp2_approx(__builtin_fmaf(s_acc[1][14], scale_log2, -shift)); s_acc[1][15] = exp2_approx(__builtin_fmaf(s_acc[1][15], scale_log2, -shift));
+        s_acc[0][0] = exp2_approx(__builtin_fmaf(s_acc[0][0], scale_log2, -shift));
+        s_acc[0][1] = exp2_approx(__builtin_fmaf(s_acc[0][1], scale_log2, -shift));
+        s_acc[0][2] = exp2_approx(__builtin_fmaf(s_acc[0][2], scale_log2, -shift));
+        s_acc[0][3] = exp2_approx(__builtin_fmaf(s_acc[0][3], scale_log2, -shift));
+        s_acc[0][4] = exp2_approx(__builtin_fmaf(s_acc[0][4], scale_log2, -shift));
+        s_acc[0][5] = exp2_approx(__builtin_fmaf(s_acc[0][5], scale_log2, -shift));
+        s_acc[0][6] = exp2_approx(__builtin_fmaf(s_acc[0][6], scale_log2, -shift));
+        s_acc[0][7] = exp2_approx(__builtin_fmaf(s_acc[0][7], scale_log2, -shift));
+        s_acc[0][8] = exp2_approx(__builtin_fmaf(s_acc[0][8], scale_log2, -shift));
+        s_acc[0][9] = exp2_approx(__builtin_fmaf(s_acc[0][9], scale_log2, -shift));
+        s_acc[0][10] = exp2_approx(__builtin_fmaf(s_acc[0][10], scale_log2, -shift));
+        s_acc[0][11] = exp2_approx(__builtin_fmaf(s_acc[0][11], scale_log2, -shift));
+        s_acc[0][12] = exp2_approx(__builtin_fmaf(s_acc[0][12], scale_log2, -shift));
+        s_acc[0][13] = exp2_approx(__builtin_fmaf(s_acc[0][13], scale_log2, -shift));
+        s_acc[0][14] = exp2_approx(__builtin_fmaf(s_acc[0][14], scale_log2, -shift));
+        s_acc[0][15] = exp2_approx(__builtin_fmaf(s_acc[0][15], scale_log2, -shift));
+        s_acc[1][0] = exp2_approx(__builtin_fmaf(s_acc[1][0], scale_log2, -shift));
+        s_acc[1][1] = exp2_approx(__builtin_fmaf(s_acc[1][1], scale_log2, -shift));
+        s_acc[1][2] = exp2_approx(__builtin_fmaf(s_acc[1][2], scale_log2, -shift));
+        s_acc[1][3] = exp2_approx(__builtin_fmaf(s_acc[1][3], scale_log2, -shift));
+        s_acc[1][4] = exp2_approx(__builtin_fmaf(s_acc[1][4], scale_log2, -shift));
+        s_acc[1][5] = exp2_approx(__builtin_fmaf(s_acc[1][5], scale_log2, -shift));
+        s_acc[1][6] = exp2_approx(__builtin_fmaf(s_acc[1][6], scale_log2, -shift));
+        s_acc[1][7] = exp2_approx(__builtin_fmaf(s_acc[1][7], scale_log2, -shift));
+        s_acc[1][8] = exp2_approx(__builtin_fmaf(s_acc[1][8], scale_log2, -shift));
+        s_acc[1][9] = exp2_approx(__builtin_fmaf(s_acc[1][9], scale_log2, -shift));
+        s_acc[1][10] = exp2_approx(__builtin_fmaf(s_acc[1][10], scale_log2, -shift));
+        s_acc[1][11] = exp2_approx(__builtin_fmaf(s_acc[1][11], scale_log2, -shift));
+        s_acc[1][12] = exp2_approx(__builtin_fmaf(s_acc[1][12], scale_log2, -shift));
+        s_acc[1][13] = exp2_approx(__builtin_fmaf(s_acc[1][13], scale_log2, -shift));
+        s_acc[1][14] = exp2_approx(__builtin_fmaf(s_acc[1][14], scale_log2, -shift));
+        s_acc[1][15] = exp2_approx(__builtin_fmaf(s_acc[1][15], scale_log2, -shift));
         // row sum, four chains
         float sum_0 = s_acc[0][0];
         float sum_1 = s_acc[0][1];
@@ -799,42 +843,50 @@ void kiln_prefill_bf16_d64_causal_gfx90a(const u16* q, const u16* k, const u16* 
         u32x2 v_reg[16];  // fragments of 4 elements
         // strip 0
         {
-          const u32 key_0 = lds_read_4(lds + v_frag_x2_0 + 8192), key_1 = lds_read_4(lds + v_frag_x2_0 + 8320), key_2 = lds_read_4(lds + v_frag_x2_0 + 8448), key_3 = lds_read_4(lds + v_frag_x2_0 + 8576);
+          const u32 key_0 = lds_read_4(lds + v_frag_x2_0 + 8192), key_1 = lds_read_4(lds + v_frag_x2_0 + 8320),
+              key_2 = lds_read_4(lds + v_frag_x2_0 + 8448), key_3 = lds_read_4(lds + v_frag_x2_0 + 8576);
           v_reg[0] = u32x2{low_halves(key_0, key_1), low_halves(key_2, key_3)};
           v_reg[1] = u32x2{high_halves(key_0, key_1), high_halves(key_2, key_3)};
         }
         {
-          const u32 key_0 = lds_read_4(lds + v_frag_x2_0 + 9216), key_1 = lds_read_4(lds + v_frag_x2_0 + 9344), key_2 = lds_read_4(lds + v_frag_x2_0 + 9472), key_3 = lds_read_4(lds + v_frag_x2_0 + 9600);
+          const u32 key_0 = lds_read_4(lds + v_frag_x2_0 + 9216), key_1 = lds_read_4(lds + v_frag_x2_0 + 9344),
+              key_2 = lds_read_4(lds + v_frag_x2_0 + 9472), key_3 = lds_read_4(lds + v_frag_x2_0 + 9600);
           v_reg[2] = u32x2{low_halves(key_0, key_1), low_halves(key_2, key_3)};
           v_reg[3] = u32x2{high_halves(key_0, key_1), high_halves(key_2, key_3)};
         }
         {
-          const u32 key_0 = lds_read_4(lds + v_frag_x2_0 + 10240), key_1 = lds_read_4(lds + v_frag_x2_0 + 10368), key_2 = lds_read_4(lds + v_frag_x2_0 + 10496), key_3 = lds_read_4(lds + v_frag_x2_0 + 10624);
+          const u32 key_0 = lds_read_4(lds + v_frag_x2_0 + 10240), key_1 = lds_read_4(lds + v_frag_x2_0 + 10368),
+              key_2 = lds_read_4(lds + v_frag_x2_0 + 10496), key_3 = lds_read_4(lds + v_frag_x2_0 + 10624);
           v_reg[4] = u32x2{low_halves(key_0, key_1), low_halves(key_2, key_3)};
           v_reg[5] = u32x2{high_halves(key_0, key_1), high_halves(key_2, key_3)};
         }
         {
-          const u32 key_0 = lds_read_4(lds + v_frag_x2_0 + 11264), key_1 = lds_read_4(lds + v_frag_x2_0 + 11392), key_2 = lds_read_4(lds + v_frag_x2_0 + 11520), key_3 = lds_read_4(lds + v_frag_x2_0 + 11648);
+          const u32 key_0 = lds_read_4(lds + v_frag_x2_0 + 11264), key_1 = lds_read_4(lds + v_frag_x2_0 + 11392),
+              key_2 = lds_read_4(lds + v_frag_x2_0 + 11520), key_3 = lds_read_4(lds + v_frag_x2_0 + 11648);
           v_reg[6] = u32x2{low_halves(key_0, key_1), low_halves(key_2, key_3)};
           v_reg[7] = u32x2{high_halves(key_0, key_1), high_halves(key_2, key_3)};
         }
         {
-          const u32 key_0 = lds_read_4(lds + v_frag_x2_0 + 12288), key_1 = lds_read_4(lds + v_frag_x2_0 + 12416), key_2 = lds_read_4(lds + v_frag_x2_0 + 12544), key_3 = lds_read_4(lds + v_frag_x2_0 + 12672);
+          const u32 key_0 = lds_read_4(lds + v_frag_x2_0 + 12288), key_1 = lds_read_4(lds + v_frag_x2_0 + 12416),
+              key_2 = lds_read_4(lds + v_frag_x2_0 + 12544), key_3 = lds_read_4(lds + v_frag_x2_0 + 12672);
           v_reg[8] = u32x2{low_halves(key_0, key_1), low_halves(key_2, key_3)};
           v_reg[9] = u32x2{high_halves(key_0, key_1), high_halves(key_2, key_3)};
         }
         {
-          const u32 key_0 = lds_read_4(lds + v_frag_x2_0 + 13312), key_1 = lds_read_4(lds + v_frag_x2_0 + 13440), key_2 = lds_read_4(lds + v_frag_x2_0 + 13568), key_3 = lds_read_4(lds + v_frag_x2_0 + 13696);
+          const u32 key_0 = lds_read_4(lds + v_frag_x2_0 + 13312), key_1 = lds_read_4(lds + v_frag_x2_0 + 13440),
+              key_2 = lds_read_4(lds + v_frag_x2_0 + 13568), key_3 = lds_read_4(lds + v_frag_x2_0 + 13696);
           v_reg[10] = u32x2{low_halves(key_0, key_1), low_halves(key_2, key_3)};
           v_reg[11] = u32x2{high_halves(key_0, key_1), high_halves(key_2, key_3)};
         }
         {
-          const u32 key_0 = lds_read_4(lds + v_frag_x2_0 + 14336), key_1 = lds_read_4(lds + v_frag_x2_0 + 14464), key_2 = lds_read_4(lds + v_frag_x2_0 + 14592), key_3 = lds_read_4(lds + v_frag_x2_0 + 14720);
+          const u32 key_0 = lds_read_4(lds + v_frag_x2_0 + 14336), key_1 = lds_read_4(lds + v_frag_x2_0 + 14464),
+              key_2 = lds_read_4(lds + v_frag_x2_0 + 14592), key_3 = lds_read_4(lds + v_frag_x2_0 + 14720);
           v_reg[12] = u32x2{low_halves(key_0, key_1), low_halves(key_2, key_3)};
           v_reg[13] = u32x2{high_halves(key_0, key_1), high_halves(key_2, key_3)};
         }
         {
-          const u32 key_0 = lds_read_4(lds + v_frag_x2_0 + 15360), key_1 = lds_read_4(lds + v_frag_x2_0 + 15488), key_2 = lds_read_4(lds + v_frag_x2_0 + 15616), key_3 = lds_read_4(lds + v_frag_x2_0 + 15744);
+          const u32 key_0 = lds_read_4(lds + v_frag_x2_0 + 15360), key_1 = lds_read_4(lds + v_frag_x2_0 + 15488),
+              key_2 = lds_read_4(lds + v_frag_x2_0 + 15616), key_3 = lds_read_4(lds + v_frag_x2_0 + 15744);
           v_reg[14] = u32x2{low_halves(key_0, key_1), low_halves(key_2, key_3)};
           v_reg[15] = u32x2{high_halves(key_0, key_1), high_halves(key_2, key_3)};
         }
@@ -913,13 +965,22 @@ void kiln_prefill_bf16_d64_causal_gfx90a(const u16* q, const u16* k, const u16* 
     const int o_row_bytes = (int)(o_stride_seq * 2);
     const i32x4 o_rows = buffer_resource(o_head, (rows_left - 1) * o_row_bytes + 128);
     const u32 o_from = block_row < rows_left ? (u32)(block_row * o_row_bytes) : 0x80000000u;
-    buffer_store_16(o_rows, o_from + 0 + lane / 32 * 16, u32x4{pack_bf16(o_acc[0][0] * inv_sum, o_acc[1][0] * inv_sum), pack_bf16(o_acc[0][1] * inv_sum, o_acc[1][1] * inv_sum), pack_bf16(o_acc[0][2] * inv_sum, o_acc[1][2] * inv_sum), pack_bf16(o_acc[0][3] * inv_sum, o_acc[1][3] * inv_sum)});
-    buffer_store_16(o_rows, o_from + 32 + lane / 32 * 16, u32x4{pack_bf16(o_acc[0][4] * inv_sum, o_acc[1][4] * inv_sum), pack_bf16(o_acc[0][5] * inv_sum, o_acc[1][5] * inv_sum), pack_bf16(o_acc[0][6] * inv_sum, o_acc[1][6] * inv_sum), pack_bf16(o_acc[0][7] * inv_sum, o_acc[1][7] * inv_sum)});
-    buffer_store_16(o_rows, o_from + 64 + lane / 32 * 16, u32x4{pack_bf16(o_acc[0][8] * inv_sum, o_acc[1][8] * inv_sum), pack_bf16(o_acc[0][9] * inv_sum, o_acc[1][9] * inv_sum), pack_bf16(o_acc[0][10] * inv_sum, o_acc[1][10] * inv_sum), pack_bf16(o_acc[0][11] * inv_sum, o_acc[1][11] * inv_sum)});
-    buffer_store_16(o_rows, o_from + 96 + lane / 32 * 16, u32x4{pack_bf16(o_acc[0][12] * inv_sum, o_acc[1][12] * inv_sum), pack_bf16(o_acc[0][13] * inv_sum, o_acc[1][13] * inv_sum), pack_bf16(o_acc[0][14] * inv_sum, o_acc[1][14] * inv_sum), pack_bf16(o_acc[0][15] * inv_sum, o_acc[1][15] * inv_sum)});
+    buffer_store_16(o_rows, o_from + 0 + lane / 32 * 16,
+        u32x4{pack_bf16(o_acc[0][0] * inv_sum, o_acc[1][0] * inv_sum), pack_bf16(o_acc[0][1] * inv_sum, o_acc[1][1] * inv_sum),
+        pack_bf16(o_acc[0][2] * inv_sum, o_acc[1][2] * inv_sum), pack_bf16(o_acc[0][3] * inv_sum, o_acc[1][3] * inv_sum)});
+    buffer_store_16(o_rows, o_from + 32 + lane / 32 * 16,
+        u32x4{pack_bf16(o_acc[0][4] * inv_sum, o_acc[1][4] * inv_sum), pack_bf16(o_acc[0][5] * inv_sum, o_acc[1][5] * inv_sum),
+        pack_bf16(o_acc[0][6] * inv_sum, o_acc[1][6] * inv_sum), pack_bf16(o_acc[0][7] * inv_sum, o_acc[1][7] * inv_sum)});
+    buffer_store_16(o_rows, o_from + 64 + lane / 32 * 16,
+        u32x4{pack_bf16(o_acc[0][8] * inv_sum, o_acc[1][8] * inv_sum), pack_bf16(o_acc[0][9] * inv_sum, o_acc[1][9] * inv_sum),
+        pack_bf16(o_acc[0][10] * inv_sum, o_acc[1][10] * inv_sum), pack_bf16(o_acc[0][11] * inv_sum, o_acc[1][11] * inv_sum)});
+    buffer_store_16(o_rows, o_from + 96 + lane / 32 * 16,
+        u32x4{pack_bf16(o_acc[0][12] * inv_sum, o_acc[1][12] * inv_sum), pack_bf16(o_acc[0][13] * inv_sum, o_acc[1][13] * inv_sum),
+        pack_bf16(o_acc[0][14] * inv_sum, o_acc[1][14] * inv_sum), pack_bf16(o_acc[0][15] * inv_sum, o_acc[1][15] * inv_sum)});
     // V of a key that is hidden from some of these rows and not from others, and is not finite: those rows again.
     if (same(any_lane(odd))) {
-      const int lane_32 = (int)thread_id() & 31, row_begin = same(m_start + 32 * warp), row_end = same(min(m_start + 32 * warp + 32, seqlen_q));
+      const int lane_32 = (int)thread_id() & 31, row_begin = same(m_start + 32 * warp),
+          row_end = same(min(m_start + 32 * warp + 32, seqlen_q));
       WAIT_LOADS(0);  // the store has been written
       // the last key past some row's end, and the first one before some row's first, with a V that is not finite
       int highest = -1, lowest = 0x7fffffff;
@@ -928,7 +989,8 @@ void kiln_prefill_bf16_d64_causal_gfx90a(const u16* q, const u16* k, const u16* 
     #pragma unroll 1
         for (int first = same(max(min(seqlen_k, (row + seqlen_k - seqlen_q) + 1), 0)); first <= last; first += 32) {
           const int key = min(first + lane_32, last);
-          highest = finite_halves((const u32*)(v + kv_head * v_stride_head + batch * v_stride_batch + (key) * v_stride_seq), 32) ? highest : key;
+          highest = finite_halves((const u32*)(v + kv_head * v_stride_head + batch * v_stride_batch + key * v_stride_seq), 32) ? highest
+              : key;
         }
         highest = same(largest_of_lanes(highest));
       }
@@ -936,7 +998,7 @@ void kiln_prefill_bf16_d64_causal_gfx90a(const u16* q, const u16* k, const u16* 
       for (int row = row_begin; row < row_end; ++row) {
         const int begin = same(0), end = same(min(seqlen_k, (row + seqlen_k - seqlen_q) + 1));
         if (highest < end && lowest >= begin) continue;
-        const u32* const query_words = (const u32*)(q + batch * q_stride_batch + (row) * q_stride_seq + (head) * q_stride_head);
+        const u32* const query_words = (const u32*)(q + batch * q_stride_batch + row * q_stride_seq + head * q_stride_head);
         float maximum = -kInfinity, sum = 0.0f, out[2];
     #pragma unroll
         for (int i = 0; i < 2; ++i) out[i] = 0.0f;
@@ -947,7 +1009,7 @@ void kiln_prefill_bf16_d64_causal_gfx90a(const u16* q, const u16* k, const u16* 
           float score[1] = {0.0f};
           {
             const int key = max(min(first + lane_32, end - 1), begin);
-            const u32* const key_words = (const u32*)(k + kv_head * k_stride_head + batch * k_stride_batch + (key) * k_stride_seq);
+            const u32* const key_words = (const u32*)(k + kv_head * k_stride_head + batch * k_stride_batch + key * k_stride_seq);
             UNROLL_4
             for (int i = 0; i < 32; ++i) {
               score[0] = fmaf(low_half(query_words[i]), low_half(key_words[i]), score[0]);
@@ -968,7 +1030,7 @@ void kiln_prefill_bf16_d64_causal_gfx90a(const u16* q, const u16* k, const u16* 
             const int key = max(min(first + j, end - 1), begin);
             const float p = lane_float(weight, j);
             const bool seen = lane_float(score[0], j) != -kInfinity;
-            const u32* const value_words = (const u32*)(v + kv_head * v_stride_head + batch * v_stride_batch + (key) * v_stride_seq);
+            const u32* const value_words = (const u32*)(v + kv_head * v_stride_head + batch * v_stride_batch + key * v_stride_seq);
     #pragma unroll
             for (int i = 0; i < 2; i += 2) {
               u32 two = value_words[min(lane_32 + 16 * i, 31)];
@@ -984,7 +1046,7 @@ void kiln_prefill_bf16_d64_causal_gfx90a(const u16* q, const u16* k, const u16* 
           left = any_lane(finite);
         }
         const float inverse = sum == 0.0f ? 0.0f : rcp_approx(sum);
-        u16* const to = o + batch * o_stride_batch + (row) * o_stride_seq + (head) * o_stride_head;
+        u16* const to = o + batch * o_stride_batch + row * o_stride_seq + head * o_stride_head;
     #pragma unroll
         for (int i = 0; i < 2; i += 2) {
           const int column = 2 * lane_32 + 32 * i;

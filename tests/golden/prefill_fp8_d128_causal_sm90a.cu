@@ -294,7 +294,8 @@ struct Work {
   int num_blocks;   // KV tiles are visited from num_blocks - 1 down to 0; 0: none
 };
 
-__device__ __forceinline__ Work decode_work(int tile, int heads_q, int heads_kv, int seqlen_q, int seqlen_k, int num_m_blocks, int section_heads) {
+__device__ __forceinline__ Work decode_work(int tile, int heads_q, int heads_kv, int seqlen_q, int seqlen_k, int num_m_blocks,
+    int section_heads) {
   Work work;
   // Longest first inside a section of heads whose K and V stay in L2 together.
   const int section = tile / (section_heads * num_m_blocks);
@@ -350,7 +351,7 @@ kiln_prefill_fp8_d128_causal_sm90a(const __grid_constant__ TensorMap q_map,
   #else
   extern __shared__ __align__(1024) unsigned char smem_bytes[];
   const u32 smem = smem_address(smem_bytes);
-  const u32 smem_q = smem + 0;
+  const u32 smem_q = smem;
   const u32 smem_k = smem + 24576;
   const u32 smem_v = smem + 57344;
   const u32 mbar_q_full = smem + 172032, mbar_q_empty = smem + 172056;
@@ -421,7 +422,8 @@ kiln_prefill_fp8_d128_causal_sm90a(const __grid_constant__ TensorMap q_map,
           // K(n) into the next slot
           mbarrier_wait(mbar_k_empty + k_stage * 8, k_phase);
           mbarrier_arrive_expect_tx(mbar_k_full + k_stage * 8, 8192);
-          tma_load(smem_k + k_stage * 8192 + 0, &k_map, mbar_k_full + k_stage * 8, 0, (n) * 64, work.kv_head, work.batch, 0x14F0000000000000ull);
+          tma_load(smem_k + k_stage * 8192 + 0, &k_map, mbar_k_full + k_stage * 8, 0, n * 64, work.kv_head, work.batch,
+              0x14F0000000000000ull);
           if (++k_stage == 4) { k_stage = 0; k_phase ^= 1; }
           // Q rows of consumer warpgroup 0
           mbarrier_wait(mbar_q_empty + 0, q_phase);
@@ -441,18 +443,21 @@ kiln_prefill_fp8_d128_causal_sm90a(const __grid_constant__ TensorMap q_map,
             // V(n + 1) into the next slot
             mbarrier_wait(mbar_raw_empty + raw_stage * 8, raw_phase);
             mbarrier_arrive_expect_tx(mbar_raw_full + raw_stage * 8, 8192);
-            tma_load(smem_raw + raw_stage * 8192 + 0, &v_map, mbar_raw_full + raw_stage * 8, 0, (n + 1) * 64, work.kv_head, work.batch, 0x14F0000000000000ull);
+            tma_load(smem_raw + raw_stage * 8192 + 0, &v_map, mbar_raw_full + raw_stage * 8, 0, (n + 1) * 64, work.kv_head, work.batch,
+                0x14F0000000000000ull);
             if (++raw_stage == 4) { raw_stage = 0; raw_phase ^= 1; }
             // K(n) into the next slot
             mbarrier_wait(mbar_k_empty + k_stage * 8, k_phase);
             mbarrier_arrive_expect_tx(mbar_k_full + k_stage * 8, 8192);
-            tma_load(smem_k + k_stage * 8192 + 0, &k_map, mbar_k_full + k_stage * 8, 0, (n) * 64, work.kv_head, work.batch, 0x14F0000000000000ull);
+            tma_load(smem_k + k_stage * 8192 + 0, &k_map, mbar_k_full + k_stage * 8, 0, n * 64, work.kv_head, work.batch,
+                0x14F0000000000000ull);
             if (++k_stage == 4) { k_stage = 0; k_phase ^= 1; }
           }
           // V(0) into the next slot
           mbarrier_wait(mbar_raw_empty + raw_stage * 8, raw_phase);
           mbarrier_arrive_expect_tx(mbar_raw_full + raw_stage * 8, 8192);
-          tma_load(smem_raw + raw_stage * 8192 + 0, &v_map, mbar_raw_full + raw_stage * 8, 0, (0) * 64, work.kv_head, work.batch, 0x14F0000000000000ull);
+          tma_load(smem_raw + raw_stage * 8192 + 0, &v_map, mbar_raw_full + raw_stage * 8, 0, 0 * 64, work.kv_head, work.batch,
+              0x14F0000000000000ull);
           if (++raw_stage == 4) { raw_stage = 0; raw_phase ^= 1; }
         }
         // Next work item; the last fetch of the launch leaves the counter as it was found.
@@ -602,13 +607,20 @@ kiln_prefill_fp8_d128_causal_sm90a(const __grid_constant__ TensorMap q_map,
           if (56 >= end_0) s_acc[28] = -kInfinity; if (57 >= end_0) s_acc[29] = -kInfinity;
           if (56 >= end_1) s_acc[30] = -kInfinity; if (57 >= end_1) s_acc[31] = -kInfinity;
           float max_0a = s_acc[0], max_0b = s_acc[1], max_1a = s_acc[2], max_1b = s_acc[3];
-          max_0a = fmaxf(max_0a, s_acc[4]); max_0b = fmaxf(max_0b, s_acc[5]); max_1a = fmaxf(max_1a, s_acc[6]); max_1b = fmaxf(max_1b, s_acc[7]);
-          max_0a = fmaxf(max_0a, s_acc[8]); max_0b = fmaxf(max_0b, s_acc[9]); max_1a = fmaxf(max_1a, s_acc[10]); max_1b = fmaxf(max_1b, s_acc[11]);
-          max_0a = fmaxf(max_0a, s_acc[12]); max_0b = fmaxf(max_0b, s_acc[13]); max_1a = fmaxf(max_1a, s_acc[14]); max_1b = fmaxf(max_1b, s_acc[15]);
-          max_0a = fmaxf(max_0a, s_acc[16]); max_0b = fmaxf(max_0b, s_acc[17]); max_1a = fmaxf(max_1a, s_acc[18]); max_1b = fmaxf(max_1b, s_acc[19]);
-          max_0a = fmaxf(max_0a, s_acc[20]); max_0b = fmaxf(max_0b, s_acc[21]); max_1a = fmaxf(max_1a, s_acc[22]); max_1b = fmaxf(max_1b, s_acc[23]);
-          max_0a = fmaxf(max_0a, s_acc[24]); max_0b = fmaxf(max_0b, s_acc[25]); max_1a = fmaxf(max_1a, s_acc[26]); max_1b = fmaxf(max_1b, s_acc[27]);
-          max_0a = fmaxf(max_0a, s_acc[28]); max_0b = fmaxf(max_0b, s_acc[29]); max_1a = fmaxf(max_1a, s_acc[30]); max_1b = fmaxf(max_1b, s_acc[31]);
+          max_0a = fmaxf(max_0a, s_acc[4]); max_0b = fmaxf(max_0b, s_acc[5]);
+          max_1a = fmaxf(max_1a, s_acc[6]); max_1b = fmaxf(max_1b, s_acc[7]);
+          max_0a = fmaxf(max_0a, s_acc[8]); max_0b = fmaxf(max_0b, s_acc[9]);
+          max_1a = fmaxf(max_1a, s_acc[10]); max_1b = fmaxf(max_1b, s_acc[11]);
+          max_0a = fmaxf(max_0a, s_acc[12]); max_0b = fmaxf(max_0b, s_acc[13]);
+          max_1a = fmaxf(max_1a, s_acc[14]); max_1b = fmaxf(max_1b, s_acc[15]);
+          max_0a = fmaxf(max_0a, s_acc[16]); max_0b = fmaxf(max_0b, s_acc[17]);
+          max_1a = fmaxf(max_1a, s_acc[18]); max_1b = fmaxf(max_1b, s_acc[19]);
+          max_0a = fmaxf(max_0a, s_acc[20]); max_0b = fmaxf(max_0b, s_acc[21]);
+          max_1a = fmaxf(max_1a, s_acc[22]); max_1b = fmaxf(max_1b, s_acc[23]);
+          max_0a = fmaxf(max_0a, s_acc[24]); max_0b = fmaxf(max_0b, s_acc[25]);
+          max_1a = fmaxf(max_1a, s_acc[26]); max_1b = fmaxf(max_1b, s_acc[27]);
+          max_0a = fmaxf(max_0a, s_acc[28]); max_0b = fmaxf(max_0b, s_acc[29]);
+          max_1a = fmaxf(max_1a, s_acc[30]); max_1b = fmaxf(max_1b, s_acc[31]);
           float max_0 = fmaxf(max_0a, max_0b), max_1 = fmaxf(max_1a, max_1b);
           max_0 = fmaxf(max_0, __shfl_xor_sync(0xffffffffu, max_0, 1)); max_1 = fmaxf(max_1, __shfl_xor_sync(0xffffffffu, max_1, 1));
           max_0 = fmaxf(max_0, __shfl_xor_sync(0xffffffffu, max_0, 2)); max_1 = fmaxf(max_1, __shfl_xor_sync(0xffffffffu, max_1, 2));
@@ -711,13 +723,20 @@ kiln_prefill_fp8_d128_causal_sm90a(const __grid_constant__ TensorMap q_map,
           if (56 >= end_1) s_acc[30] = -kInfinity; if (57 >= end_1) s_acc[31] = -kInfinity;
           // softmax(n), while P(n+1) V(n+1) runs
           float max_0a = s_acc[0], max_0b = s_acc[1], max_1a = s_acc[2], max_1b = s_acc[3];
-          max_0a = fmaxf(max_0a, s_acc[4]); max_0b = fmaxf(max_0b, s_acc[5]); max_1a = fmaxf(max_1a, s_acc[6]); max_1b = fmaxf(max_1b, s_acc[7]);
-          max_0a = fmaxf(max_0a, s_acc[8]); max_0b = fmaxf(max_0b, s_acc[9]); max_1a = fmaxf(max_1a, s_acc[10]); max_1b = fmaxf(max_1b, s_acc[11]);
-          max_0a = fmaxf(max_0a, s_acc[12]); max_0b = fmaxf(max_0b, s_acc[13]); max_1a = fmaxf(max_1a, s_acc[14]); max_1b = fmaxf(max_1b, s_acc[15]);
-          max_0a = fmaxf(max_0a, s_acc[16]); max_0b = fmaxf(max_0b, s_acc[17]); max_1a = fmaxf(max_1a, s_acc[18]); max_1b = fmaxf(max_1b, s_acc[19]);
-          max_0a = fmaxf(max_0a, s_acc[20]); max_0b = fmaxf(max_0b, s_acc[21]); max_1a = fmaxf(max_1a, s_acc[22]); max_1b = fmaxf(max_1b, s_acc[23]);
-          max_0a = fmaxf(max_0a, s_acc[24]); max_0b = fmaxf(max_0b, s_acc[25]); max_1a = fmaxf(max_1a, s_acc[26]); max_1b = fmaxf(max_1b, s_acc[27]);
-          max_0a = fmaxf(max_0a, s_acc[28]); max_0b = fmaxf(max_0b, s_acc[29]); max_1a = fmaxf(max_1a, s_acc[30]); max_1b = fmaxf(max_1b, s_acc[31]);
+          max_0a = fmaxf(max_0a, s_acc[4]); max_0b = fmaxf(max_0b, s_acc[5]);
+          max_1a = fmaxf(max_1a, s_acc[6]); max_1b = fmaxf(max_1b, s_acc[7]);
+          max_0a = fmaxf(max_0a, s_acc[8]); max_0b = fmaxf(max_0b, s_acc[9]);
+          max_1a = fmaxf(max_1a, s_acc[10]); max_1b = fmaxf(max_1b, s_acc[11]);
+          max_0a = fmaxf(max_0a, s_acc[12]); max_0b = fmaxf(max_0b, s_acc[13]);
+          max_1a = fmaxf(max_1a, s_acc[14]); max_1b = fmaxf(max_1b, s_acc[15]);
+          max_0a = fmaxf(max_0a, s_acc[16]); max_0b = fmaxf(max_0b, s_acc[17]);
+          max_1a = fmaxf(max_1a, s_acc[18]); max_1b = fmaxf(max_1b, s_acc[19]);
+          max_0a = fmaxf(max_0a, s_acc[20]); max_0b = fmaxf(max_0b, s_acc[21]);
+          max_1a = fmaxf(max_1a, s_acc[22]); max_1b = fmaxf(max_1b, s_acc[23]);
+          max_0a = fmaxf(max_0a, s_acc[24]); max_0b = fmaxf(max_0b, s_acc[25]);
+          max_1a = fmaxf(max_1a, s_acc[26]); max_1b = fmaxf(max_1b, s_acc[27]);
+          max_0a = fmaxf(max_0a, s_acc[28]); max_0b = fmaxf(max_0b, s_acc[29]);
+          max_1a = fmaxf(max_1a, s_acc[30]); max_1b = fmaxf(max_1b, s_acc[31]);
           float max_0 = fmaxf(max_0a, max_0b), max_1 = fmaxf(max_1a, max_1b);
           max_0 = fmaxf(max_0, __shfl_xor_sync(0xffffffffu, max_0, 1)); max_1 = fmaxf(max_1, __shfl_xor_sync(0xffffffffu, max_1, 1));
           max_0 = fmaxf(max_0, __shfl_xor_sync(0xffffffffu, max_0, 2)); max_1 = fmaxf(max_1, __shfl_xor_sync(0xffffffffu, max_1, 2));
@@ -1047,27 +1066,37 @@ kiln_prefill_fp8_d128_causal_sm90a(const __grid_constant__ TensorMap q_map,
       const float inv_sum_1 = row_sum_1 == 0.0f ? 0.0f : rcp_approx(row_sum_1);
       if ((lane & 3) == 0) {
         float* const lse_row = lse + ((long long)work.batch * heads_q + work.head) * seqlen_q + row_0;
-        if (row_0 + 0 < work.seqlen_q) lse_row[0] = row_sum_0 == 0.0f ? -kInfinity : row_max_0 * scale - 3.4657359f + log2_approx(row_sum_0) * 0.693147181f;
-        if (row_0 + 8 < work.seqlen_q) lse_row[8] = row_sum_1 == 0.0f ? -kInfinity : row_max_1 * scale - 3.4657359f + log2_approx(row_sum_1) * 0.693147181f;
+        if (row_0 + 0 < work.seqlen_q) lse_row[0] = row_sum_0 == 0.0f ? -kInfinity : row_max_0 * scale - 3.4657359f
+            + log2_approx(row_sum_0) * 0.693147181f;
+        if (row_0 + 8 < work.seqlen_q) lse_row[8] = row_sum_1 == 0.0f ? -kInfinity : row_max_1 * scale - 3.4657359f
+            + log2_approx(row_sum_1) * 0.693147181f;
       }
       // This warp's 16 rows: registers to shared memory, swizzled, then one box per panel to global memory.
       if (lane == 0) bulk_wait_read();  // the store of the item before
       __syncwarp();
-      stmatrix_x4(o_row + 0 + (0 ^ o_swizzle), pack_bf16(o_acc[0] * inv_sum_0, o_acc[1] * inv_sum_0), pack_bf16(o_acc[2] * inv_sum_1, o_acc[3] * inv_sum_1),
+      stmatrix_x4(o_row + 0 + (0 ^ o_swizzle), pack_bf16(o_acc[0] * inv_sum_0, o_acc[1] * inv_sum_0),
+          pack_bf16(o_acc[2] * inv_sum_1, o_acc[3] * inv_sum_1),
                   pack_bf16(o_acc[4] * inv_sum_0, o_acc[5] * inv_sum_0), pack_bf16(o_acc[6] * inv_sum_1, o_acc[7] * inv_sum_1));
-      stmatrix_x4(o_row + 0 + (32 ^ o_swizzle), pack_bf16(o_acc[8] * inv_sum_0, o_acc[9] * inv_sum_0), pack_bf16(o_acc[10] * inv_sum_1, o_acc[11] * inv_sum_1),
+      stmatrix_x4(o_row + 0 + (32 ^ o_swizzle), pack_bf16(o_acc[8] * inv_sum_0, o_acc[9] * inv_sum_0),
+          pack_bf16(o_acc[10] * inv_sum_1, o_acc[11] * inv_sum_1),
                   pack_bf16(o_acc[12] * inv_sum_0, o_acc[13] * inv_sum_0), pack_bf16(o_acc[14] * inv_sum_1, o_acc[15] * inv_sum_1));
-      stmatrix_x4(o_row + 0 + (64 ^ o_swizzle), pack_bf16(o_acc[16] * inv_sum_0, o_acc[17] * inv_sum_0), pack_bf16(o_acc[18] * inv_sum_1, o_acc[19] * inv_sum_1),
+      stmatrix_x4(o_row + 0 + (64 ^ o_swizzle), pack_bf16(o_acc[16] * inv_sum_0, o_acc[17] * inv_sum_0),
+          pack_bf16(o_acc[18] * inv_sum_1, o_acc[19] * inv_sum_1),
                   pack_bf16(o_acc[20] * inv_sum_0, o_acc[21] * inv_sum_0), pack_bf16(o_acc[22] * inv_sum_1, o_acc[23] * inv_sum_1));
-      stmatrix_x4(o_row + 0 + (96 ^ o_swizzle), pack_bf16(o_acc[24] * inv_sum_0, o_acc[25] * inv_sum_0), pack_bf16(o_acc[26] * inv_sum_1, o_acc[27] * inv_sum_1),
+      stmatrix_x4(o_row + 0 + (96 ^ o_swizzle), pack_bf16(o_acc[24] * inv_sum_0, o_acc[25] * inv_sum_0),
+          pack_bf16(o_acc[26] * inv_sum_1, o_acc[27] * inv_sum_1),
                   pack_bf16(o_acc[28] * inv_sum_0, o_acc[29] * inv_sum_0), pack_bf16(o_acc[30] * inv_sum_1, o_acc[31] * inv_sum_1));
-      stmatrix_x4(o_row + 8192 + (0 ^ o_swizzle), pack_bf16(o_acc[32] * inv_sum_0, o_acc[33] * inv_sum_0), pack_bf16(o_acc[34] * inv_sum_1, o_acc[35] * inv_sum_1),
+      stmatrix_x4(o_row + 8192 + (0 ^ o_swizzle), pack_bf16(o_acc[32] * inv_sum_0, o_acc[33] * inv_sum_0),
+          pack_bf16(o_acc[34] * inv_sum_1, o_acc[35] * inv_sum_1),
                   pack_bf16(o_acc[36] * inv_sum_0, o_acc[37] * inv_sum_0), pack_bf16(o_acc[38] * inv_sum_1, o_acc[39] * inv_sum_1));
-      stmatrix_x4(o_row + 8192 + (32 ^ o_swizzle), pack_bf16(o_acc[40] * inv_sum_0, o_acc[41] * inv_sum_0), pack_bf16(o_acc[42] * inv_sum_1, o_acc[43] * inv_sum_1),
+      stmatrix_x4(o_row + 8192 + (32 ^ o_swizzle), pack_bf16(o_acc[40] * inv_sum_0, o_acc[41] * inv_sum_0),
+          pack_bf16(o_acc[42] * inv_sum_1, o_acc[43] * inv_sum_1),
                   pack_bf16(o_acc[44] * inv_sum_0, o_acc[45] * inv_sum_0), pack_bf16(o_acc[46] * inv_sum_1, o_acc[47] * inv_sum_1));
-      stmatrix_x4(o_row + 8192 + (64 ^ o_swizzle), pack_bf16(o_acc[48] * inv_sum_0, o_acc[49] * inv_sum_0), pack_bf16(o_acc[50] * inv_sum_1, o_acc[51] * inv_sum_1),
+      stmatrix_x4(o_row + 8192 + (64 ^ o_swizzle), pack_bf16(o_acc[48] * inv_sum_0, o_acc[49] * inv_sum_0),
+          pack_bf16(o_acc[50] * inv_sum_1, o_acc[51] * inv_sum_1),
                   pack_bf16(o_acc[52] * inv_sum_0, o_acc[53] * inv_sum_0), pack_bf16(o_acc[54] * inv_sum_1, o_acc[55] * inv_sum_1));
-      stmatrix_x4(o_row + 8192 + (96 ^ o_swizzle), pack_bf16(o_acc[56] * inv_sum_0, o_acc[57] * inv_sum_0), pack_bf16(o_acc[58] * inv_sum_1, o_acc[59] * inv_sum_1),
+      stmatrix_x4(o_row + 8192 + (96 ^ o_swizzle), pack_bf16(o_acc[56] * inv_sum_0, o_acc[57] * inv_sum_0),
+          pack_bf16(o_acc[58] * inv_sum_1, o_acc[59] * inv_sum_1),
                   pack_bf16(o_acc[60] * inv_sum_0, o_acc[61] * inv_sum_0), pack_bf16(o_acc[62] * inv_sum_1, o_acc[63] * inv_sum_1));
       fence_proxy_async();
       __syncwarp();
@@ -1086,7 +1115,8 @@ kiln_prefill_fp8_d128_causal_sm90a(const __grid_constant__ TensorMap q_map,
         const int its_work_batch = work.batch;
         const int its_work_kv_head = work.kv_head;
         const auto again = [=]() __attribute__((noinline)) {
-        const int lane_32 = (int)thread_id() & 31, row_begin = same(its_work_m_start + 64 * consumer + 16 * warp), row_end = same(min(its_work_m_start + 64 * consumer + 16 * warp + 16, its_work_seqlen_q));
+        const int lane_32 = (int)thread_id() & 31, row_begin = same(its_work_m_start + 64 * consumer + 16 * warp),
+            row_end = same(min(its_work_m_start + 64 * consumer + 16 * warp + 16, its_work_seqlen_q));
         bulk_wait();  // the store has been written
         __syncwarp();
         // the last key past some row's end, and the first one before some row's first, with a V that is not finite
@@ -1094,9 +1124,11 @@ kiln_prefill_fp8_d128_causal_sm90a(const __grid_constant__ TensorMap q_map,
         {
           const int row = row_begin, last = same(min(its_work_num_blocks * 64, its_work_seqlen_k)) - 1;
       #pragma unroll 1
-          for (int first = same(max(min(its_work_seqlen_k, (row + its_work_seqlen_k - its_work_seqlen_q) + 1), 0)); first <= last; first += 32) {
+          for (int first = same(max(min(its_work_seqlen_k, (row + its_work_seqlen_k - its_work_seqlen_q) + 1), 0)); first <= last;
+              first += 32) {
             const int key = min(first + lane_32, last);
-            highest = finite_bytes((const u32*)(v + its_work_kv_head * v_stride_head + its_work_batch * v_stride_batch + (key) * v_stride_seq), 32) ? highest : key;
+            highest = finite_bytes((const u32*)(v + its_work_kv_head * v_stride_head + its_work_batch * v_stride_batch
+                + key * v_stride_seq), 32) ? highest : key;
           }
           highest = same(largest_of_lanes(highest));
         }
@@ -1104,7 +1136,8 @@ kiln_prefill_fp8_d128_causal_sm90a(const __grid_constant__ TensorMap q_map,
         for (int row = row_begin; row < row_end; ++row) {
           const int begin = same(0), end = same(min(its_work_seqlen_k, (row + its_work_seqlen_k - its_work_seqlen_q) + 1));
           if (highest < end && lowest >= begin) continue;
-          const u16* const query_words = (const u16*)(q + its_work_batch * q_stride_batch + (row) * q_stride_seq + (its_work_head) * q_stride_head);
+          const u16* const query_words = (const u16*)(q + its_work_batch * q_stride_batch + row * q_stride_seq
+              + its_work_head * q_stride_head);
           float maximum = -kInfinity, sum = 0.0f, out[4];
       #pragma unroll
           for (int i = 0; i < 4; ++i) out[i] = 0.0f;
@@ -1115,7 +1148,8 @@ kiln_prefill_fp8_d128_causal_sm90a(const __grid_constant__ TensorMap q_map,
             float score[1] = {0.0f};
             {
               const int key = max(min(first + lane_32, end - 1), begin);
-              const u16* const key_words = (const u16*)(k + its_work_kv_head * k_stride_head + its_work_batch * k_stride_batch + (key) * k_stride_seq);
+              const u16* const key_words = (const u16*)(k + its_work_kv_head * k_stride_head + its_work_batch * k_stride_batch
+                  + key * k_stride_seq);
               UNROLL_4
               for (int i = 0; i < 64; ++i) {
                 score[0] = fmaf(low_byte(query_words[i]), low_byte(key_words[i]), score[0]);
@@ -1136,7 +1170,8 @@ kiln_prefill_fp8_d128_causal_sm90a(const __grid_constant__ TensorMap q_map,
               const int key = max(min(first + j, end - 1), begin);
               const float p = lane_float(weight, j);
               const bool seen = lane_float(score[0], j) != -kInfinity;
-              const u16* const value_words = (const u16*)(v + its_work_kv_head * v_stride_head + its_work_batch * v_stride_batch + (key) * v_stride_seq);
+              const u16* const value_words = (const u16*)(v + its_work_kv_head * v_stride_head + its_work_batch * v_stride_batch
+                  + key * v_stride_seq);
       #pragma unroll
               for (int i = 0; i < 4; i += 2) {
                 u32 two = value_words[min(lane_32 + 16 * i, 63)];
@@ -1152,7 +1187,7 @@ kiln_prefill_fp8_d128_causal_sm90a(const __grid_constant__ TensorMap q_map,
             left = any_lane(finite);
           }
           const float inverse = sum == 0.0f ? 0.0f : rcp_approx(sum);
-          u16* const to = o + its_work_batch * o_stride_batch + (row) * o_stride_seq + (its_work_head) * o_stride_head;
+          u16* const to = o + its_work_batch * o_stride_batch + row * o_stride_seq + its_work_head * o_stride_head;
       #pragma unroll
           for (int i = 0; i < 4; i += 2) {
             const int column = 2 * lane_32 + 32 * i;

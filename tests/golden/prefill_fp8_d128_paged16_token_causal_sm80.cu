@@ -334,21 +334,23 @@ kiln_prefill_fp8_d128_paged16_token_causal_sm80(const u16* q, const u8* k, const
     cp_async_16(q_dst_0 + 12288, q_src + 2 * q_pass + 64, q_rows > 32);
     cp_async_16(q_dst_0 + 14336, q_src + 3 * q_pass + 64, q_rows > 48);
     // load_k_stage0
-    cp_async_16(k_dst_0, (const u16*)(k_column + page_0 * k_stride_page + ((page_row) % 16) * k_stride_seq), page_0 >= 0);
+    cp_async_16(k_dst_0, (const u16*)(k_column + page_0 * k_stride_page + (page_row % 16) * k_stride_seq), page_0 >= 0);
     cp_async_16(k_dst_0 + 2048, (const u16*)(k_column + page_1 * k_stride_page + ((page_row + 32) % 16) * k_stride_seq), page_1 >= 0);
-    cp_async_16(k_dst_0 + 4096, (const u16*)(k_column + page_0 * k_stride_page + ((page_row) % 16) * k_stride_seq + 64), page_0 >= 0);
+    cp_async_16(k_dst_0 + 4096, (const u16*)(k_column + page_0 * k_stride_page + (page_row % 16) * k_stride_seq + 64), page_0 >= 0);
     cp_async_16(k_dst_0 + 6144, (const u16*)(k_column + page_1 * k_stride_page + ((page_row + 32) % 16) * k_stride_seq + 64), page_1 >= 0);
     // load_v_stage0
-    cp_async_16(v_dst_0, (const u16*)(v_column + page_0 * v_stride_page + ((page_row) % 16) * v_stride_seq), page_0 >= 0);
+    cp_async_16(v_dst_0, (const u16*)(v_column + page_0 * v_stride_page + (page_row % 16) * v_stride_seq), page_0 >= 0);
     cp_async_16(v_dst_0 + 2048, (const u16*)(v_column + page_1 * v_stride_page + ((page_row + 32) % 16) * v_stride_seq), page_1 >= 0);
-    cp_async_16(v_dst_0 + 4096, (const u16*)(v_column + page_0 * v_stride_page + ((page_row) % 16) * v_stride_seq + 64), page_0 >= 0);
+    cp_async_16(v_dst_0 + 4096, (const u16*)(v_column + page_0 * v_stride_page + (page_row % 16) * v_stride_seq + 64), page_0 >= 0);
     cp_async_16(v_dst_0 + 6144, (const u16*)(v_column + page_1 * v_stride_page + ((page_row + 32) % 16) * v_stride_seq + 64), page_1 >= 0);
     page_row += 64;
     page_0 = page_row < seqlen_k ? page_of(page_table, page_table_stride, num_pages, batch, page_row) : -1;
     page_1 = page_row + 32 < seqlen_k ? page_of(page_table, page_table_stride, num_pages, batch, page_row + 32) : -1;
     // scales of the next tile
-    k_scale_next[0] = thread < 64 && scale_page_0 >= 0 ? k_scale_head[scale_page_0 * k_scale_stride_page + ((scale_row) % 16) * k_scale_stride_seq] : 0.0f;
-    v_scale_next[0] = thread < 64 && scale_page_0 >= 0 ? v_scale_head[scale_page_0 * v_scale_stride_page + ((scale_row) % 16) * v_scale_stride_seq] : 0.0f;
+    k_scale_next[0] = thread < 64 && scale_page_0 >= 0
+        ? k_scale_head[scale_page_0 * k_scale_stride_page + (scale_row % 16) * k_scale_stride_seq] : 0.0f;
+    v_scale_next[0] = thread < 64 && scale_page_0 >= 0
+        ? v_scale_head[scale_page_0 * v_scale_stride_page + (scale_row % 16) * v_scale_stride_seq] : 0.0f;
     scale_row += 64;
     scale_page_0 = scale_row < scale_end ? page_of(page_table, page_table_stride, num_pages, batch, scale_row) : -1;
     cp_async_commit();
@@ -385,21 +387,25 @@ kiln_prefill_fp8_d128_paged16_token_causal_sm80(const u16* q, const u8* k, const
       if (thread < 64) scale_tile[0] = k_scale_next[0];
       if (thread < 64) scale_tile[64] = v_scale_next[0];
       // scales of the next tile
-      k_scale_next[0] = thread < 64 && scale_page_0 >= 0 ? k_scale_head[scale_page_0 * k_scale_stride_page + ((scale_row) % 16) * k_scale_stride_seq] : 0.0f;
-      v_scale_next[0] = thread < 64 && scale_page_0 >= 0 ? v_scale_head[scale_page_0 * v_scale_stride_page + ((scale_row) % 16) * v_scale_stride_seq] : 0.0f;
+      k_scale_next[0] = thread < 64 && scale_page_0 >= 0
+          ? k_scale_head[scale_page_0 * k_scale_stride_page + (scale_row % 16) * k_scale_stride_seq] : 0.0f;
+      v_scale_next[0] = thread < 64 && scale_page_0 >= 0
+          ? v_scale_head[scale_page_0 * v_scale_stride_page + (scale_row % 16) * v_scale_stride_seq] : 0.0f;
       scale_row += 64;
       scale_page_0 = scale_row < scale_end ? page_of(page_table, page_table_stride, num_pages, batch, scale_row) : -1;
       if (n + 1 < num_tiles) {
         // load_k_stage0
-        cp_async_16(k_dst_0, (const u16*)(k_column + page_0 * k_stride_page + ((page_row) % 16) * k_stride_seq), page_0 >= 0);
+        cp_async_16(k_dst_0, (const u16*)(k_column + page_0 * k_stride_page + (page_row % 16) * k_stride_seq), page_0 >= 0);
         cp_async_16(k_dst_0 + 2048, (const u16*)(k_column + page_1 * k_stride_page + ((page_row + 32) % 16) * k_stride_seq), page_1 >= 0);
-        cp_async_16(k_dst_0 + 4096, (const u16*)(k_column + page_0 * k_stride_page + ((page_row) % 16) * k_stride_seq + 64), page_0 >= 0);
-        cp_async_16(k_dst_0 + 6144, (const u16*)(k_column + page_1 * k_stride_page + ((page_row + 32) % 16) * k_stride_seq + 64), page_1 >= 0);
+        cp_async_16(k_dst_0 + 4096, (const u16*)(k_column + page_0 * k_stride_page + (page_row % 16) * k_stride_seq + 64), page_0 >= 0);
+        cp_async_16(k_dst_0 + 6144, (const u16*)(k_column + page_1 * k_stride_page + ((page_row + 32) % 16) * k_stride_seq + 64),
+            page_1 >= 0);
         // load_v_stage0
-        cp_async_16(v_dst_0, (const u16*)(v_column + page_0 * v_stride_page + ((page_row) % 16) * v_stride_seq), page_0 >= 0);
+        cp_async_16(v_dst_0, (const u16*)(v_column + page_0 * v_stride_page + (page_row % 16) * v_stride_seq), page_0 >= 0);
         cp_async_16(v_dst_0 + 2048, (const u16*)(v_column + page_1 * v_stride_page + ((page_row + 32) % 16) * v_stride_seq), page_1 >= 0);
-        cp_async_16(v_dst_0 + 4096, (const u16*)(v_column + page_0 * v_stride_page + ((page_row) % 16) * v_stride_seq + 64), page_0 >= 0);
-        cp_async_16(v_dst_0 + 6144, (const u16*)(v_column + page_1 * v_stride_page + ((page_row + 32) % 16) * v_stride_seq + 64), page_1 >= 0);
+        cp_async_16(v_dst_0 + 4096, (const u16*)(v_column + page_0 * v_stride_page + (page_row % 16) * v_stride_seq + 64), page_0 >= 0);
+        cp_async_16(v_dst_0 + 6144, (const u16*)(v_column + page_1 * v_stride_page + ((page_row + 32) % 16) * v_stride_seq + 64),
+            page_1 >= 0);
         page_row += 64;
         page_0 = page_row < seqlen_k ? page_of(page_table, page_table_stride, num_pages, batch, page_row) : -1;
         page_1 = page_row + 32 < seqlen_k ? page_of(page_table, page_table_stride, num_pages, batch, page_row + 32) : -1;
@@ -565,13 +571,20 @@ kiln_prefill_fp8_d128_paged16_token_causal_sm80(const u16* q, const u8* k, const
         }
         // P = exp2(S - max), O follows the maximum
         float max_0a = s_acc[0], max_0b = s_acc[1], max_1a = s_acc[2], max_1b = s_acc[3];
-        max_0a = fmaxf(max_0a, s_acc[4]); max_0b = fmaxf(max_0b, s_acc[5]); max_1a = fmaxf(max_1a, s_acc[6]); max_1b = fmaxf(max_1b, s_acc[7]);
-        max_0a = fmaxf(max_0a, s_acc[8]); max_0b = fmaxf(max_0b, s_acc[9]); max_1a = fmaxf(max_1a, s_acc[10]); max_1b = fmaxf(max_1b, s_acc[11]);
-        max_0a = fmaxf(max_0a, s_acc[12]); max_0b = fmaxf(max_0b, s_acc[13]); max_1a = fmaxf(max_1a, s_acc[14]); max_1b = fmaxf(max_1b, s_acc[15]);
-        max_0a = fmaxf(max_0a, s_acc[16]); max_0b = fmaxf(max_0b, s_acc[17]); max_1a = fmaxf(max_1a, s_acc[18]); max_1b = fmaxf(max_1b, s_acc[19]);
-        max_0a = fmaxf(max_0a, s_acc[20]); max_0b = fmaxf(max_0b, s_acc[21]); max_1a = fmaxf(max_1a, s_acc[22]); max_1b = fmaxf(max_1b, s_acc[23]);
-        max_0a = fmaxf(max_0a, s_acc[24]); max_0b = fmaxf(max_0b, s_acc[25]); max_1a = fmaxf(max_1a, s_acc[26]); max_1b = fmaxf(max_1b, s_acc[27]);
-        max_0a = fmaxf(max_0a, s_acc[28]); max_0b = fmaxf(max_0b, s_acc[29]); max_1a = fmaxf(max_1a, s_acc[30]); max_1b = fmaxf(max_1b, s_acc[31]);
+        max_0a = fmaxf(max_0a, s_acc[4]); max_0b = fmaxf(max_0b, s_acc[5]);
+        max_1a = fmaxf(max_1a, s_acc[6]); max_1b = fmaxf(max_1b, s_acc[7]);
+        max_0a = fmaxf(max_0a, s_acc[8]); max_0b = fmaxf(max_0b, s_acc[9]);
+        max_1a = fmaxf(max_1a, s_acc[10]); max_1b = fmaxf(max_1b, s_acc[11]);
+        max_0a = fmaxf(max_0a, s_acc[12]); max_0b = fmaxf(max_0b, s_acc[13]);
+        max_1a = fmaxf(max_1a, s_acc[14]); max_1b = fmaxf(max_1b, s_acc[15]);
+        max_0a = fmaxf(max_0a, s_acc[16]); max_0b = fmaxf(max_0b, s_acc[17]);
+        max_1a = fmaxf(max_1a, s_acc[18]); max_1b = fmaxf(max_1b, s_acc[19]);
+        max_0a = fmaxf(max_0a, s_acc[20]); max_0b = fmaxf(max_0b, s_acc[21]);
+        max_1a = fmaxf(max_1a, s_acc[22]); max_1b = fmaxf(max_1b, s_acc[23]);
+        max_0a = fmaxf(max_0a, s_acc[24]); max_0b = fmaxf(max_0b, s_acc[25]);
+        max_1a = fmaxf(max_1a, s_acc[26]); max_1b = fmaxf(max_1b, s_acc[27]);
+        max_0a = fmaxf(max_0a, s_acc[28]); max_0b = fmaxf(max_0b, s_acc[29]);
+        max_1a = fmaxf(max_1a, s_acc[30]); max_1b = fmaxf(max_1b, s_acc[31]);
         float max_0 = fmaxf(max_0a, max_0b), max_1 = fmaxf(max_1a, max_1b);
         max_0 = fmaxf(max_0, __shfl_xor_sync(0xffffffffu, max_0, 1)); max_1 = fmaxf(max_1, __shfl_xor_sync(0xffffffffu, max_1, 1));
         max_0 = fmaxf(max_0, __shfl_xor_sync(0xffffffffu, max_0, 2)); max_1 = fmaxf(max_1, __shfl_xor_sync(0xffffffffu, max_1, 2));
@@ -875,7 +888,8 @@ kiln_prefill_fp8_d128_paged16_token_causal_sm80(const u16* q, const u8* k, const
   if (o_rows > 12) copy_out_16(o_dst + 12 * o_stride_seq + 64, o_read_64 + 9728);
   // V of a key that is hidden from some of these rows and not from others, and is not finite: those rows again.
   if (same(any_lane(odd))) {
-    const int lane_32 = (int)thread_id() & 31, row_begin = same(m_start + 16 * warp), row_end = same(min(m_start + 16 * warp + 16, seqlen_q));
+    const int lane_32 = (int)thread_id() & 31, row_begin = same(m_start + 16 * warp),
+        row_end = same(min(m_start + 16 * warp + 16, seqlen_q));
     __syncwarp();  // before rows are written again
     // the last key past some row's end, and the first one before some row's first, with a V that is not finite
     int highest = -1, lowest = 0x7fffffff;
@@ -885,7 +899,9 @@ kiln_prefill_fp8_d128_paged16_token_causal_sm80(const u16* q, const u8* k, const
       for (int first = same(max(min(seqlen_k, (row + seqlen_k - seqlen_q) + 1), 0)); first <= last; first += 32) {
         const int key = min(first + lane_32, last);
         const int found = key < seqlen_k ? page_of(page_table, page_table_stride, num_pages, batch, key) : -1, page = max(found, 0);
-        highest = found < 0 || (finite_bytes((const u32*)(v + kv_head * v_stride_head + page * v_stride_page + ((key) % 16) * v_stride_seq), 32) && finite_floats(v_scale + page * v_scale_stride_page + ((long long)((key) % 16) * heads_kv + kv_head) * 1, 1)) ? highest : key;
+        highest = found < 0 || (finite_bytes((const u32*)(v + kv_head * v_stride_head + page * v_stride_page + (key % 16) * v_stride_seq),
+            32) && finite_floats(v_scale + page * v_scale_stride_page + ((long long)(key % 16) * heads_kv + kv_head) * 1, 1)) ? highest
+            : key;
       }
       highest = same(largest_of_lanes(highest));
     }
@@ -893,7 +909,7 @@ kiln_prefill_fp8_d128_paged16_token_causal_sm80(const u16* q, const u8* k, const
     for (int row = row_begin; row < row_end; ++row) {
       const int begin = same(0), end = same(min(seqlen_k, (row + seqlen_k - seqlen_q) + 1));
       if (highest < end && lowest >= begin) continue;
-      const u32* const query_words = (const u32*)(q + (q_start + row) * q_stride_seq + (head) * q_stride_head);
+      const u32* const query_words = (const u32*)(q + (q_start + row) * q_stride_seq + head * q_stride_head);
       float maximum = -kInfinity, sum = 0.0f, out[4];
   #pragma unroll
       for (int i = 0; i < 4; ++i) out[i] = 0.0f;
@@ -905,13 +921,13 @@ kiln_prefill_fp8_d128_paged16_token_causal_sm80(const u16* q, const u8* k, const
         {
           const int key = max(min(first + lane_32, end - 1), begin);
           const int found = key < seqlen_k ? page_of(page_table, page_table_stride, num_pages, batch, key) : -1, page = max(found, 0);
-          const u16* const key_words = (const u16*)(k + kv_head * k_stride_head + page * k_stride_page + ((key) % 16) * k_stride_seq);
+          const u16* const key_words = (const u16*)(k + kv_head * k_stride_head + page * k_stride_page + (key % 16) * k_stride_seq);
           UNROLL_4
           for (int i = 0; i < 64; ++i) {
             score[0] = fmaf(low_half(query_words[i]), low_byte(key_words[i]), score[0]);
             score[0] = fmaf(high_half(query_words[i]), high_byte(key_words[i]), score[0]);
           }
-          score[0] *= *(k_scale + page * k_scale_stride_page + ((long long)((key) % 16) * heads_kv + kv_head) * 1);
+          score[0] *= *(k_scale + page * k_scale_stride_page + ((long long)(key % 16) * heads_kv + kv_head) * 1);
           score[0] = found < 0 ? 0.0f : score[0];
           score[0] = key == first + lane_32 ? score[0] : -kInfinity;
         }
@@ -929,8 +945,8 @@ kiln_prefill_fp8_d128_paged16_token_causal_sm80(const u16* q, const u8* k, const
           const float p = lane_float(weight, j);
           const int found = key < seqlen_k ? page_of(page_table, page_table_stride, num_pages, batch, key) : -1, page = max(found, 0);
           const bool seen = found >= 0 && lane_float(score[0], j) != -kInfinity;
-          const u16* const value_words = (const u16*)(v + kv_head * v_stride_head + page * v_stride_page + ((key) % 16) * v_stride_seq);
-          const float* const value_scales = v_scale + page * v_scale_stride_page + ((long long)((key) % 16) * heads_kv + kv_head) * 1;
+          const u16* const value_words = (const u16*)(v + kv_head * v_stride_head + page * v_stride_page + (key % 16) * v_stride_seq);
+          const float* const value_scales = v_scale + page * v_scale_stride_page + ((long long)(key % 16) * heads_kv + kv_head) * 1;
   #pragma unroll
           for (int i = 0; i < 4; i += 2) {
             u32 two = value_words[min(lane_32 + 16 * i, 63)];
@@ -946,7 +962,7 @@ kiln_prefill_fp8_d128_paged16_token_causal_sm80(const u16* q, const u8* k, const
         left = any_lane(finite);
       }
       const float inverse = sum == 0.0f ? 0.0f : rcp_approx(sum);
-      u16* const to = o + (q_start + row) * o_stride_seq + (head) * o_stride_head;
+      u16* const to = o + (q_start + row) * o_stride_seq + head * o_stride_head;
   #pragma unroll
       for (int i = 0; i < 4; i += 2) {
         const int column = 2 * lane_32 + 32 * i;

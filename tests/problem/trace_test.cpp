@@ -62,7 +62,7 @@ TEST_CASE("random bytes never crash") {
   for (int round = 0; round < 5000; ++round) {
     std::string text = round % 2 == 0 ? "a,ContextTokens\n" : "{\"input_length\": 3}\n";
     for (unsigned i = 0; i < random() % 60; ++i)
-      text += "0123456789,{}\"\n\r.e-xinput_length: "[random() % 36];
+      text += "0123456789,{}\"\n\r.e-xinput_length: "[random() % 35];
     try {
       for (const std::int64_t length : read(text)) REQUIRE(length >= 0);
     } catch (const Error&) {

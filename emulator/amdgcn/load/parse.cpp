@@ -216,7 +216,9 @@ Select selection(std::string_view s) {
 
 bool dpp_control(std::string_view name, std::string_view value, Modifiers& m) {
   int ctrl = -1;
-  const int n = static_cast<int>(integer(value).value_or(0));
+  const std::int64_t given = integer(value).value_or(0);
+  if (given < 0 || given > (name == "row_bcast" ? 31 : 15)) return false;
+  const int n = static_cast<int>(given);
   if (name == "quad_perm") {
     ctrl = 0;
     int position = 0;
@@ -261,7 +263,7 @@ std::optional<int> swizzle_offset(std::string_view s) {
       part.back() += c;
   }
   const auto value = [&](std::size_t i) {
-    return i < part.size() ? static_cast<int>(integer(part[i]).value_or(0)) : 0;
+    return i < part.size() ? static_cast<int>(integer(part[i]).value_or(0) & 0x3f) : 0;
   };
   if (part[0] == "QUAD_PERM") return 0x8000 | value(1) | value(2) << 2 | value(3) << 4 | value(4) << 6;
   if (part[0] == "SWAP") return 0x1f | value(1) << 10;

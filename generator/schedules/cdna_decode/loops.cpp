@@ -1,4 +1,5 @@
 #include "generator/schedules/cdna_decode/loops.hpp"
+#include "generator/emit/terms.hpp"
 
 namespace kiln::cdna {
 namespace {
@@ -12,8 +13,8 @@ class StripLoop final : public DecodeLoop {
   }
   void emit_buffers(Writer& w, const DecodePlan& p, const std::string& rows) const override {
     const int size = p.kv_bytes() ? 1 : 2;
-    p.k->emit_construct(w, 0, "k_head", fmt::format("k_stride_seq * {}", size), rows, "first_key");
-    p.v->emit_construct(w, p.smem_v, "v_head", fmt::format("v_stride_seq * {}", size), rows, "first_key");
+    p.k->emit_construct(w, 0, "k_head", times("k_stride_seq", size), rows, "first_key");
+    p.v->emit_construct(w, p.smem_v, "v_head", times("v_stride_seq", size), rows, "first_key");
   }
   void emit(Writer& w, const DecodePlan& p) const override { emit_decode_strips(w, p); }
   int tiles(const DecodePlan&) const override { return 1; }

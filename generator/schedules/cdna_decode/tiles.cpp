@@ -2,6 +2,7 @@
 // are V (MLA). A wave reads its keys of K, then its output columns of V.
 #include <memory>
 
+#include "generator/emit/terms.hpp"
 #include "generator/schedules/cdna_decode/plan.hpp"
 #include "generator/systems/cdna/product.hpp"
 
@@ -252,7 +253,7 @@ void emit_shared_staged_tile(Writer& w, const DecodePlan& p) {
 void emit_tile_buffers(Writer& w, const DecodePlan& p, const std::string& rows) {
   const int size = static_cast<int>(size_of(*p.config.kv_dtype));
   const int key_bytes = p.WN * p.k_tile->stage().row_bytes();
-  p.k_tile->emit_construct(w, 0, "k_head", fmt::format("k_stride_seq * {}", size), rows, "first_key",
+  p.k_tile->emit_construct(w, 0, "k_head", times("k_stride_seq", size), rows, "first_key",
                            fmt::format(" + {} * {}", p.warp_n(), key_bytes));
   if (p.k_rope)
     p.k_rope->emit_construct(w, p.smem_rope, "k_rope_head", "k_rope_stride_seq * 2", rows, "first_key",
@@ -262,8 +263,8 @@ void emit_tile_buffers(Writer& w, const DecodePlan& p, const std::string& rows) 
     w.comment("V: the first {} columns of K", p.ov_depth);
     p.v_op().emit_construct(w, "0" + v.bytes, v.column);
   } else {
-    p.v_tile->emit_construct(w, p.smem_v, "v_head", fmt::format("v_stride_seq * {}", size), rows, "first_key",
-                             v.bytes, v.column);
+    p.v_tile->emit_construct(w, p.smem_v, "v_head", times("v_stride_seq", size), rows, "first_key", v.bytes,
+                             v.column);
   }
 }
 

@@ -5,6 +5,7 @@
 #include "generator/emit/head.hpp"
 #include "generator/emit/manifest_of.hpp"
 #include "generator/emit/parameters.hpp"
+#include "generator/emit/terms.hpp"
 #include "generator/operands/operand_form.hpp"
 #include "generator/schedules/cdna_prefill/loops.hpp"
 #include "generator/schedules/common/cdna_tensors.hpp"
@@ -177,7 +178,8 @@ void emit_setup(Writer& w, const PrefillPlan& p, const KvLoop& loop) {
 void emit_main(Writer& w, const PrefillPlan& p, const KvLoop& loop) {
   w.banner("Q, and the first tiles on their way");
   const int size = static_cast<int>(size_of(p.config.dtype));
-  w.line("const int q_row_bytes = (int)(q_stride_seq * {}), rows_left = seqlen_q - m_start;", size);
+  w.line("const int q_row_bytes = (int){}, rows_left = seqlen_q - m_start;",
+         factor(times("q_stride_seq", size)));
   p.q->emit_construct(w, "q_head", fmt::format("(rows_left - 1) * q_row_bytes + {}", p.depth * size),
                       "block_row * q_row_bytes");
   w.open("if (num_tiles > {})", p.first_tile());
@@ -251,7 +253,7 @@ void emit_epilogue(Writer& w, const PrefillPlan& p, const std::vector<KernelPara
   }
   w.comment("Rows past the end are sent where the descriptor drops them.");
   const int size = static_cast<int>(size_of(*p.config.out_dtype));
-  w.line("const int o_row_bytes = (int)(o_stride_seq * {});", size);
+  w.line("const int o_row_bytes = (int){};", factor(times("o_stride_seq", size)));
   p.q->emit_store(w, "o_head", fmt::format("(rows_left - 1) * o_row_bytes + {}", p.ov_depth * size),
                   "block_row < rows_left ? (u32)(block_row * o_row_bytes) : 0x80000000u");
   if (!p.hidden.on()) return;

@@ -1,4 +1,5 @@
 #include "generator/schedules/cdna_prefill/loops.hpp"
+#include "generator/emit/terms.hpp"
 
 namespace kiln::cdna {
 
@@ -19,7 +20,7 @@ std::vector<KvLoop::Region> KvLoop::regions() const {
 
 void KvLoop::emit_buffers(Writer& w, const std::string& rows, const std::string& first) const {
   const int size = static_cast<int>(size_of(*p_.config.kv_dtype));
-  p_.k->emit_construct(w, 0, "k_head", fmt::format("k_stride_seq * {}", size), rows, first);
+  p_.k->emit_construct(w, 0, "k_head", times("k_stride_seq", size), rows, first);
   if (p_.k_rope)
     p_.k_rope->emit_construct(w, p_.smem_rope, "k_rope_head", "k_rope_stride_seq * 2", rows, first);
   emit_values(w, rows, first);
@@ -27,7 +28,7 @@ void KvLoop::emit_buffers(Writer& w, const std::string& rows, const std::string&
 
 void KvLoop::emit_values(Writer& w, const std::string& rows, const std::string& first) const {
   const int size = static_cast<int>(size_of(*p_.config.kv_dtype));
-  p_.v->emit_construct(w, p_.smem_v, "v_head", fmt::format("v_stride_seq * {}", size), rows, first);
+  p_.v->emit_construct(w, p_.smem_v, "v_head", times("v_stride_seq", size), rows, first);
 }
 
 void KvLoop::emit(Writer& w) const {

@@ -6,6 +6,7 @@
 #include "generator/emit/manifest_of.hpp"
 #include "generator/emit/output_elements.hpp"
 #include "generator/emit/parameters.hpp"
+#include "generator/emit/terms.hpp"
 #include "generator/emit/text_template.hpp"
 #include "generator/layout/tcgen05.hpp"
 #include "generator/schedules/common/decode_text.hpp"
@@ -214,10 +215,6 @@ void add_numbers(Holes& holes, const DecodePlan& p) {
                                                  {"ov_depth", p.ov_depth},
                                                  {"quads", p.ov_depth / 4},
                                                  {"part_rows", p.BM * p.ov_depth},
-                                                 {"smem_k", p.smem_k},
-                                                 {"smem_v", p.smem_v},
-                                                 {"smem_q", p.smem_q},
-                                                 {"smem_p", p.smem_p},
                                                  {"smem_rows", p.smem_rows},
                                                  {"rows_floats", 3 * p.BM},
                                                  {"smem_exchange", p.smem_exchange},
@@ -238,6 +235,9 @@ void add_numbers(Holes& holes, const DecodePlan& p) {
                                                  {"smem_key_scales", p.smem_key_scales},
                                                  {"v_words", p.v->ring_bytes() / 16}};
   for (const auto& [name, value] : numbers) holes.number(name, value);
+  const std::pair<const char*, int> addresses[] = {
+      {"smem_k", p.smem_k}, {"smem_v", p.smem_v}, {"smem_q", p.smem_q}, {"smem_p", p.smem_p}};
+  for (const auto& [name, offset] : addresses) holes.text(name, plus("smem", offset));
 }
 
 void add_texts(Holes& holes, const DecodePlan& p, const Rings& rings) {

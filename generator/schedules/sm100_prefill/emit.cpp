@@ -5,6 +5,7 @@
 #include "generator/emit/manifest_of.hpp"
 #include "generator/emit/output_elements.hpp"
 #include "generator/emit/parameters.hpp"
+#include "generator/emit/terms.hpp"
 #include "generator/emit/text_template.hpp"
 #include "generator/layout/tcgen05.hpp"
 #include "generator/schedules/sm100_prefill/plan.hpp"
@@ -308,11 +309,7 @@ Holes tile_holes(const PrefillPlan& p) {
 }
 
 void add_memory(Holes& holes, const PrefillPlan& p) {
-  const std::pair<const char*, int> numbers[] = {{"smem_q", p.smem_q},
-                                                 {"smem_k", p.smem_k},
-                                                 {"smem_v", p.smem_v},
-                                                 {"smem_factors", p.smem_factors},
-                                                 {"mbar", p.smem_barriers},
+  const std::pair<const char*, int> numbers[] = {{"mbar", p.smem_barriers},
                                                  {"smem_tmem", p.smem_tmem},
                                                  {"smem_work", p.smem_work},
                                                  {"q_stride", p.q_stride()},
@@ -325,6 +322,9 @@ void add_memory(Holes& holes, const PrefillPlan& p) {
                                                  {"correction_registers", p.registers.correction},
                                                  {"issue_registers", p.registers.issue}};
   for (const auto& [name, value] : numbers) holes.number(name, value);
+  const std::pair<const char*, int> addresses[] = {
+      {"smem_q", p.smem_q}, {"smem_k", p.smem_k}, {"smem_v", p.smem_v}, {"smem_factors", p.smem_factors}};
+  for (const auto& [name, offset] : addresses) holes.text(name, plus("smem", offset));
 }
 
 StagedPipeline work_ring() {

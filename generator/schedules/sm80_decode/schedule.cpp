@@ -45,6 +45,7 @@ class Sm80Wide final : public Schedule {
   }
   Resources resources() const override { return plan_.resources(); }
   KernelSource emit() const override { return sm80::emit_wide(plan_); }
+  bool guards_hidden_values() const override { return plan_.hidden.on(); }
   std::vector<layout::Proof> layout_proofs() const override {
     return {{plan_.v_in_k ? "K stage: bijection" : "K and V stage: bijection",
              plan_.tile.layout().is_bijection(), 0},

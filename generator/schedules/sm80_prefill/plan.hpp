@@ -70,11 +70,6 @@ struct PrefillPlan {
   bool may_hide_all() const { return mask->may_hide_all() || modifier->may_hide(); }
 };
 
-/// S = Q K(n)' from the tile in `stage`, and P and O += P V(n) (sm80_prefill_products.cpp).
-void emit_qk(Writer& w, const PrefillPlan& plan, int stage);
-void emit_p(Writer& w, const PrefillPlan& plan);
-void emit_pv(Writer& w, const PrefillPlan& plan, int stage);
-
 /// Fills defaults and checks; nullopt with violations when a rule is broken.
 std::optional<PrefillPlan> plan_prefill(const Config& user, Violations& out);
 

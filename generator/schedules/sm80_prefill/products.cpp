@@ -2,7 +2,7 @@
 #include <algorithm>
 
 #include "generator/emit/output_elements.hpp"
-#include "generator/schedules/sm80_prefill/plan.hpp"
+#include "generator/schedules/sm80_prefill/parts.hpp"
 
 namespace kiln::sm80 {
 namespace {
@@ -55,12 +55,13 @@ void emit_pack(Writer& w, const PrefillPlan& p, int group) {
 }  // namespace
 
 // The fragments of step j + 1 are loaded before the products of step j.
-void emit_qk(Writer& w, const PrefillPlan& p, int stage) {
+void emit_qk(Writer& w, const Parts& parts, int stage) {
+  const PrefillPlan& p = parts.plan;
   w.comment("S = Q K(n)'");
-  if (!p.q_in_registers) w.line("u32 q_reg[{}];", p.q->num_registers());
+  parts.queries->emit_tile(w);
   p.k->kv_mma_op().emit_registers(w);
-  const bool parts = p.scales->k_groups() > 1;
-  if (parts) w.line("float part[{}];  // products of the columns with one scale", p.BN / 2);
+  const bool grouped = p.scales->k_groups() > 1;
+  if (grouped) w.line("float part[{}];  // products of the columns with one scale", p.BN / 2);
   struct Step {
     int bk_tile, k_mma;
   };
@@ -69,26 +70,24 @@ void emit_qk(Writer& w, const PrefillPlan& p, int stage) {
     for (int k_mma = 0; k_mma < p.k->k_steps(bk_tile); ++k_mma) steps.push_back({bk_tile, k_mma});
   }
   const auto load = [&](int j) {
-    if (!p.q_in_registers) p.q->emit_load_from_shared(w, j);
+    parts.queries->emit_step(w, j);
     p.k->emit_load_from_shared(w, stage, steps[static_cast<std::size_t>(j)].bk_tile,
                                steps[static_cast<std::size_t>(j)].k_mma);
   };
-  const int count = static_cast<int>(steps.size()), of_group = parts ? p.scales->columns() / 16 : count;
+  const int count = static_cast<int>(steps.size()), of_group = grouped ? p.scales->columns() / 16 : count;
   load(0);
   for (int j = 0; j < count; ++j) {
     const Step& step = steps[static_cast<std::size_t>(j)];
     w.comment("strip {}, step {}: depth {} .. {}{}", step.bk_tile, step.k_mma, 16 * j, 16 * j + 15,
               j + 1 < count ? "; fragments of the next step first" : "");
     if (j + 1 < count) load(j + 1);
-    p.k->kv_mma_op().emit_mma(w, fmt::format("q_reg + {}", 4 * j), parts ? "part" : "s_acc", step.bk_tile,
+    p.k->kv_mma_op().emit_mma(w, fmt::format("q_reg + {}", 4 * j), grouped ? "part" : "s_acc", step.bk_tile,
                               step.k_mma, j % of_group == 0);
-    if (parts && ((j + 1) % of_group == 0 || j + 1 == count)) emit_scaled_scores(w, p, j / of_group, "part");
+    if (grouped && ((j + 1) % of_group == 0 || j + 1 == count))
+      emit_scaled_scores(w, p, j / of_group, "part");
   }
-  if (p.scales->any() && !parts) emit_scaled_scores(w, p, 0, nullptr);
-  if (!p.head_scale()) return;
-  for (int i = 0; i < p.BN / 2; i += 4)
-    w.line("s_acc[{}] *= k_factor; s_acc[{}] *= k_factor; s_acc[{}] *= k_factor; s_acc[{}] *= k_factor;", i,
-           i + 1, i + 2, i + 3);
+  if (p.scales->any() && !grouped) emit_scaled_scores(w, p, 0, nullptr);
+  parts.scales->emit_scores(w);
 }
 
 void emit_p(Writer& w, const PrefillPlan& p) {

@@ -5,6 +5,7 @@
 #include "generator/emit/manifest_of.hpp"
 #include "generator/emit/output_elements.hpp"
 #include "generator/emit/parameters.hpp"
+#include "generator/emit/terms.hpp"
 #include "generator/schedules/common/decode_text.hpp"
 #include "generator/schedules/sm90_decode/consumer.hpp"
 
@@ -40,11 +41,11 @@ std::vector<KernelParam> kernel_params(const DecodePlan& p) {
 void emit_setup(Writer& w, const DecodePlan& p, const Consumer& consumer) {
   w.line("extern __shared__ __align__(1024) unsigned char smem_bytes[];");
   w.line("const u32 smem = smem_address(smem_bytes);");
-  const std::string v_at = p.stages_at_launch() && !p.one_ring()
-                               ? fmt::format("{} + num_kv_stages * {}", p.smem_k, p.k->slot_bytes())
-                               : std::to_string(p.smem_v);
-  w.line("const u32 smem_k = smem + {}, smem_v = smem + {}, smem_q = smem + {}{};", p.smem_k, v_at, p.smem_q,
-         p.o_floats() ? "" : fmt::format(", smem_o = smem + {}", p.smem_o));
+  const std::string v = p.stages_at_launch() && !p.one_ring()
+                            ? fmt::format("smem_k + num_kv_stages * {}", p.k->slot_bytes())
+                            : plus("smem", p.smem_v);
+  w.line("const u32 smem_k = {}, smem_v = {}, smem_q = {}{};", plus("smem", p.smem_k), v,
+         plus("smem", p.smem_q), p.o_floats() ? "" : ", smem_o = " + plus("smem", p.smem_o));
   consumer.emit_addresses(w);
   p.k->ring().emit_addresses(w, p.smem_barriers);
   // V in K's slots or ring has K's barriers, too.

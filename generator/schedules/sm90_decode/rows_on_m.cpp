@@ -9,6 +9,7 @@
 // all scores for itself: the products of S are done twice, which costs less than handing P over would, and
 // one's softmax runs beside the other's products.
 #include "generator/emit/output_elements.hpp"
+#include "generator/emit/terms.hpp"
 #include "generator/schedules/sm90_decode/consumer.hpp"
 
 namespace kiln::sm90 {
@@ -164,7 +165,7 @@ void RowsOnM::emit_staged(Writer& w) const {
 void RowsOnM::emit_part(Writer& w) const {
   for (int h = 0; h < 2; ++h) {
     w.open("if ({} < rows)", row_of_half(h));
-    w.line("float* const at = part + ({}) * {} + 2 * (lane & 3);", row_of_half(h), p_.padded_ov());
+    w.line("float* const at = part + {} * {} + 2 * (lane & 3);", factor(row_of_half(h)), p_.padded_ov());
     for (int i = 2 * h; i < p_.ov_columns() / 2; i += 4)
       w.line("*(float2*)(at + {}) = make_float2(o_acc[{}], o_acc[{}]);", 2 * (i - 2 * h), i, i + 1);
     w.line("if ((lane & 3) == 0) *(float2*)(part + {} + 2 * ({})) = make_float2(row_max_{}, row_sum_{});",

@@ -8,6 +8,7 @@
 #include "generator/emit/manifest_of.hpp"
 #include "generator/emit/output_elements.hpp"
 #include "generator/emit/parameters.hpp"
+#include "generator/emit/terms.hpp"
 #include "generator/schedules/sm90_prefill/parts.hpp"
 
 namespace kiln::sm90 {
@@ -100,9 +101,9 @@ void emit_setup(Writer& w, const Parts& parts) {
   const PrefillPlan& p = parts.plan;
   w.line("extern __shared__ __align__(1024) unsigned char smem_bytes[];");
   w.line("const u32 smem = smem_address(smem_bytes);");
-  w.line("const u32 smem_q = smem + {};", p.smem_q);
-  w.line("const u32 smem_k = smem + {};", p.smem_k);
-  w.line("const u32 smem_v = smem + {};", p.smem_v);
+  w.line("const u32 smem_q = {};", plus("smem", p.smem_q));
+  w.line("const u32 smem_k = {};", plus("smem", p.smem_k));
+  w.line("const u32 smem_v = {};", plus("smem", p.smem_v));
   w.line("const u32 mbar_q_full = smem + {}, mbar_q_empty = smem + {};", p.smem_q_barriers,
          p.smem_q_barriers + 8 * p.num_math_warpgroups);
   p.k->ring().emit_addresses(w, p.smem_k_barriers);

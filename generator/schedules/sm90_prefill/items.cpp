@@ -36,7 +36,7 @@ class EvenItems : public WorkItems {
     return fmt::format("{}, {}{}, {}, work.batch", column, row, panel, head);
   }
   std::string output_row() const override {
-    return "work.batch * o_stride_batch + (row_0) * o_stride_seq + work.head * o_stride_head";
+    return "work.batch * o_stride_batch + row_0 * o_stride_seq + work.head * o_stride_head";
   }
   std::string lse_row() const override {
     return "((long long)work.batch * heads_q + work.head) * seqlen_q + row_0";

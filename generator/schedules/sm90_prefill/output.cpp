@@ -1,6 +1,7 @@
 // How O leaves an sm90_prefill kernel: rows of floats from the registers; or rounded, swizzled rows by way of shared
 // memory and a tensor copy, from a staging of their own or from the place of Q.
 #include "generator/emit/output_elements.hpp"
+#include "generator/emit/terms.hpp"
 #include "generator/schedules/sm90_prefill/parts.hpp"
 
 namespace kiln::sm90::prefill {
@@ -49,7 +50,8 @@ class StagedRows : public Output {
     const int span = p_.o_span;
     w.comment(
         "stmatrix addresses: row lane % 16 of this warp's 16 rows, chunk lane / 16, swizzled within the span");
-    w.line("const u32 o_warp = smem + {} + consumer * {} + warp * {};", p_.smem_o, p_.o_stride(), 16 * span);
+    w.line("const u32 o_warp = {} + consumer * {} + warp * {};", plus("smem", p_.smem_o), p_.o_stride(),
+           16 * span);
     w.line("const u32 o_row = o_warp + (lane & 15) * {};", span);
     w.line("const u32 o_swizzle = (((u32)lane >> 4) ^ {}) << 4;", swizzle_bits(span, "lane"));
   }

@@ -1,4 +1,5 @@
 // The producer of sm90_prefill: K(last), Q, then K(n) and V(n+1) in turn, as the consumers need them.
+#include "generator/emit/terms.hpp"
 #include "generator/schedules/sm90_prefill/parts.hpp"
 
 namespace kiln::sm90::prefill {
@@ -35,7 +36,7 @@ class Boxes : public KeyCopies {
            kEvictLast);
   }
   int column(const Landing& to, int panel) const { return to.fold > 1 ? 0 : panel * p_.panel_columns(); }
-  std::string row(const std::string& block) const { return fmt::format("({}) * {}", block, p_.BN); }
+  std::string row(const std::string& block) const { return factor(block) + fmt::format(" * {}", p_.BN); }
 };
 
 /// Each block of a cluster loads its part of a tile for all of them.
@@ -81,7 +82,7 @@ class Pages final : public KeyCopies {
     const auto& operand = *p_.operand;
     w.open("");
     w.comment("{}({}) into the next slot", of.title(), block);
-    operand.emit_populate(w, "(" + block + ")");
+    operand.emit_populate(w, factor(block));
     for (int qk = 0; qk < to.panels / to.chunk_panels; ++qk) {
       waits.emit(w, to.ring, qk);
       w.line("if (lane == 0) mbarrier_arrive_expect_tx({}, {});", to.ring.full(qk),
@@ -107,8 +108,7 @@ class Pages final : public KeyCopies {
     std::string dst = to.at(p_, panel, round * 32 * rows);
     if (p_.operand->num_pages() > 1) dst += fmt::format(" + lane * {}", rows * to.row_bytes);
     w.line("tma_load({}, &{}_map, {}, {}, {});", dst, of.name, to.ring.full(qk),
-           p_.operand->box_coordinates("(" + block + ")", round, panel, p_.panel_columns(), to.fold),
-           kEvictLast);
+           p_.operand->box_coordinates(factor(block), round, panel, p_.panel_columns(), to.fold), kEvictLast);
   }
 };
 

@@ -2,6 +2,7 @@
 // with the tiles: of K and V that are widened in slots of their own, which converters move beside K and V; in FP8
 // both in K's slot, since P takes V's before it is rounded.
 #include "generator/emit/output_elements.hpp"
+#include "generator/emit/terms.hpp"
 #include "generator/schedules/sm90_prefill/parts.hpp"
 #include "generator/systems/scale_strides.hpp"
 
@@ -99,7 +100,7 @@ class CopiesByLane final : public ScaleCopies {
     const bool by_head = scales_by_head(p_.config.operand->quantization);
     for (const Slots& s : to)
       p_.operand->emit_load_scales(
-          w, "(" + block + ")",
+          w, factor(block),
           {s.tensor, s.groups, s.offset, s.ring.stage(), by_head, s.slot_bytes, s.groups > 1});
     if (!to.empty()) w.line("copy_async_arrive({});", to[0].ring.full(0));
   }
@@ -123,12 +124,12 @@ class CopiesOfTiles final : public ScaleCopies {
   void emit_copy(Writer& w, const std::vector<Slots>& to, const std::string& block) const override {
     for (const Slots& s : to) {
       const std::string at = fmt::format("{} + {} * {}", s.base, s.ring.stage(), p_.scale_bytes());
-      p_.operand->emit_copy_scales(w, "(" + block + ")", {s.tensor, at, s.ring.full(0), kEvictLast});
+      p_.operand->emit_copy_scales(w, factor(block), {s.tensor, at, s.ring.full(0), kEvictLast});
     }
   }
   // What is copied as a tile has anything past the sequence, and 0 * NaN is NaN.
   std::string past_end(const std::string& block) const override {
-    return fmt::format("({}) * {} + i >= work.seqlen_k ? 0u : ", block, p_.BN);
+    return fmt::format("{} * {} + i >= work.seqlen_k ? 0u : ", factor(block), p_.BN);
   }
   void emit_first_weights(Writer& w) const override {
     w.comment("keys that have a scale of V, from this lane's first on: others have anything");
@@ -186,7 +187,7 @@ class TokenScales : public KeyScales {
   virtual std::vector<Slots> slots(const Tensor& of) const = 0;
   /// Those of two keys, at byte `offset`.
   virtual std::string scale_of_k(int offset) const {
-    return fmt::format("(load_shared_float2(k_scale_at + {}))", offset);
+    return fmt::format("load_shared_float2(k_scale_at + {})", offset);
   }
   // The scales of this lane's two keys of each eight, `NAME.x` and `NAME.y` of every group, of the slot in use.
   void emit_address(Writer& w, const StagedPipeline& ring, const char* name) const {

@@ -1,4 +1,5 @@
 #include "generator/systems/cdna/kv_buffer.hpp"
+#include "generator/emit/terms.hpp"
 
 #include <algorithm>
 #include <map>
@@ -143,10 +144,11 @@ void KVBuffer::emit_construct(Writer& w, int base, const std::string& first, con
   }
   const std::string n = name();
   const int tiles = constants_.total_tiles;
-  w.comment("{}: {} tiles of {} x {} a load, {}", title(), tiles, constants_.warp_tile_rows, shape_.bk_smem,
+  w.comment("{}: {} of {} x {} a load, {}", title(), tiles == 1 ? "1 tile" : fmt::format("{} tiles", tiles),
+            constants_.warp_tile_rows, shape_.bk_smem,
             share_ > 1 ? fmt::format("{} waves on each", share_)
                        : fmt::format("{} to a wave", constants_.tiles_per_warp));
-  w.line("const int {0}_row_bytes = (int)({1});", n, row_bytes);
+  w.line("const int {0}_row_bytes = (int){1};", n, factor(row_bytes));
   emit_first_row(w, first, rows, first_row);
   emit_lane_offsets(w);
   for (int t = 0; t < constants_.tiles_per_warp; ++t) emit_copy_tile(w, base, t);
@@ -272,9 +274,9 @@ void KVBuffer::emit_load_from_dram(Writer& w, int stage, int strip) const {
         w.comment("rows past the sequence, and pages that do not exist, read as zeros");
         w.line("const int left = (u32)page < (u32)num_pages ? min_of({}_keys - row, {}) : 0;", n, rows);
         w.line(
-            "const i32x4 tile = page_resource({0}_pages + page * ({0}_stride_page * {1}) + (u32)row % {2}u "
+            "const i32x4 tile = page_resource({0}_pages + page * {1} + (u32)row % {2}u "
             "* (long long){0}_row_bytes, left > 0 ? (left - 1) * {0}_row_bytes + {3} : 0);",
-            n, stage_.element_bytes, shape_.page_size, row_end);
+            n, factor(times(n + "_stride_page", stage_.element_bytes)), shape_.page_size, row_end);
         emit_copies(w, stage, strip, t, j, j + copies, j / copies * rows);
         w.close();
       }

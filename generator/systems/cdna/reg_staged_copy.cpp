@@ -1,4 +1,5 @@
 #include "generator/systems/cdna/reg_staged_copy.hpp"
+#include "generator/emit/terms.hpp"
 
 #include <algorithm>
 
@@ -48,7 +49,7 @@ void RegStagedCopy::emit_construct(Writer& w, int base, const std::string& first
     w.line("const int {0}_keys = {1};", n, rows);
     w.line("int {}_row = {};  // first key of the next tile", n, first_row);
   } else {
-    w.line("const int {}_row_bytes = (int)({});", n, row_bytes);
+    w.line("const int {}_row_bytes = (int){};", n, factor(row_bytes));
     w.line("const u8* {0}_next = (const u8*)({1}) + {2} * (long long){0}_row_bytes;", n, first, first_row);
     w.line("int {0}_rows = {1} - {2};", n, rows, first_row);
     w.line("const u32 {0}_from = {0}_own * {0}_row_bytes + {0}_piece * {1};", n, piece_bytes());
@@ -94,7 +95,7 @@ void RegStagedCopy::emit_load_paged(Writer& w, int pass, int strip, const std::s
   w.line("const int page = {} ? pages[(u32)row / {}u] : num_pages;", in, shape_.page_size);
   w.comment("rows past the sequence, and pages that do not exist, are zeros");
   std::string from =
-      fmt::format("page * ({0}_stride_page * {1})", n, shape_.widens ? 1 : shape_.stage.element_bytes);
+      "page * " + factor(times(n + "_stride_page", shape_.widens ? 1 : shape_.stage.element_bytes));
   if (shape_.page_size > 1) from += fmt::format(" + (u32)row % {}u * {}_row_bytes", shape_.page_size, n);
   w.line("{0}_stored[{1}] = (u32)page < (u32)num_pages ? load_bytes_{4}({0}_bytes + {2}{3}) : (u32x{5})(0u);",
          n, pass, from, column, piece_bytes(), piece_bytes() / 4);

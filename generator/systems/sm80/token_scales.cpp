@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "generator/emit/terms.hpp"
 #include "generator/operands/operand_form.hpp"
 #include "generator/systems/kv_buffer_constants.hpp"
 #include "generator/systems/scale_strides.hpp"
@@ -81,11 +82,12 @@ std::string TokenScales::guard(int groups, int load) const {
 void TokenScales::emit_loads(Writer& w, const std::string& name, int groups) const {
   for (int load = 0; load < loads(groups); ++load) {
     const int i = load % rows(), group = load / rows() * groups_at_once();
-    std::string at = fmt::format("({}) * {}_scale_stride_seq", row(i), name), valid = row(i) + " < scale_end";
+    std::string at = fmt::format("{} * {}_scale_stride_seq", factor(row(i)), name),
+                valid = row(i) + " < scale_end";
     if (page_size_ > 0) {
       const std::string page = fmt::format("scale_page_{}", i), in_page = operand_.row_in_page(row(i));
       at = fmt::format("{} * {}_scale_stride_page", page, name);
-      if (in_page != "0") at += fmt::format(" + ({}) * {}_scale_stride_seq", in_page, name);
+      if (in_page != "0") at += fmt::format(" + {} * {}_scale_stride_seq", factor(in_page), name);
       valid = page + " >= 0";
     }
     if (group > 0) at += fmt::format(" + {}", group);

@@ -1,5 +1,6 @@
 #include "generator/systems/sm90/mha_operand.hpp"
 
+#include "generator/emit/terms.hpp"
 #include "generator/operands/operand_form.hpp"
 
 namespace kiln::sm90 {
@@ -163,7 +164,7 @@ void MHAOperand::emit_load_scales(Writer& w, const std::string& n, const ScaleSl
     }
     at += to.by_head ? fmt::format(" + {} * {}_scale_stride_head", names_.kv_head, name)
                      : fmt::format(" * {} + {}", names_.heads_kv, names_.kv_head);
-    if (to.groups > 1) at = fmt::format("({}) * {}", at, to.groups);
+    if (to.groups > 1) at = fmt::format("{} * {}", factor(at), to.groups);
     if (operand_form(kind_).batch_keys())
       at += fmt::format(" + {} * {}_scale_stride_batch", names_.batch, name);
     std::string there = fmt::format("key < {}", names_.seqlen_k);
