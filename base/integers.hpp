@@ -1,12 +1,16 @@
 // Rounded division of non-negative integers.
 #pragma once
 
+#include <type_traits>
+
 namespace kiln {
 
-constexpr int ceil_div(int a, int b) {
+template <class Integer>
+constexpr Integer ceil_div(Integer a, std::type_identity_t<Integer> b) {
   return (a + b - 1) / b;
 }
-constexpr int align_up(int a, int b) {
+template <class Integer>
+constexpr Integer align_up(Integer a, std::type_identity_t<Integer> b) {
   return ceil_div(a, b) * b;
 }
 

@@ -3,6 +3,7 @@
 
 #include <kiln/context_parallel.hpp>
 
+#include "base/integers.hpp"
 #include "generator/emit/part_merge.hpp"
 
 namespace kiln::parallel {
@@ -10,9 +11,9 @@ namespace {
 
 constexpr std::uint64_t kFloat = sizeof(float);
 
-/// Floats up to 16 bytes.
-constexpr std::int64_t whole(std::int64_t floats) {
-  return (floats + 3) / 4 * 4;
+/// `floats` and the padding that makes them a multiple of 16 bytes.
+constexpr std::int64_t padded(std::int64_t floats) {
+  return align_up(floats, 4);
 }
 
 DeviceBuffer take_floats(const DecodeGroup& group, std::int64_t floats, const char* what) {
@@ -85,8 +86,7 @@ class SharedRows : public Shares {
  public:
   explicit SharedRows(const DecodeGroup& group)
       : Shares(group,
-               share_floats(group, (group.max_rows + group.transport->size() - 1) / group.transport->size(),
-                            group.max_rows)) {}
+               share_floats(group, ceil_div(group.max_rows, group.transport->size()), group.max_rows)) {}
 
   Part own_part(std::int64_t rows) const override {
     return {Tensor::dense(part_at(0), DType::f32, {rows, g_.heads, g_.ov_depth}),
@@ -104,12 +104,12 @@ class SharedRows : public Shares {
       }
       if (own.rows > 0) {
         receives.push_back({share_at(peer * share), bytes_of(own.rows * row()), peer});
-        receives.push_back({share_at(peer * share + whole(own.rows * row())), bytes_of(lses), peer});
+        receives.push_back({share_at(peer * share + padded(own.rows * row())), bytes_of(lses), peer});
       }
     }
     exchange(sends, receives, stream);
     SharesArgs args{.rows = own.rows, .heads = g_.heads, .share_floats = share, .o = o, .lse = lse};
-    args.shares = share_at(0), args.lses = share_at(whole(own.rows * row()));
+    args.shares = share_at(0), args.lses = share_at(padded(own.rows * row()));
     args.row_floats = row(), args.head_floats = g_.ov_depth;
     args.lse_pitch = rows, args.lse_first = own.first;
     merge_shares(*merge_, args, stream);
@@ -123,7 +123,7 @@ class SharedRows : public Shares {
 
  private:
   static std::int64_t share_floats(const DecodeGroup& group, std::int64_t own, std::int64_t rows) {
-    return whole(own * group.heads * group.ov_depth) + whole(group.heads * rows);
+    return padded(own * group.heads * group.ov_depth) + padded(group.heads * rows);
   }
 };
 

@@ -7,11 +7,13 @@
 #include <kiln/part_kernels.hpp>
 #include <kiln/runtime.hpp>
 
+#include "base/integers.hpp"
+
 namespace kiln::parallel {
 
 /// Floats of one result: O [rows, heads, ov_depth], then log-sum-exps [heads, rows], up to 16 bytes.
 constexpr std::int64_t part_floats(std::int64_t rows, std::int64_t heads, std::int64_t ov_depth) {
-  return rows * heads * ov_depth + (rows * heads + 3) / 4 * 4;
+  return rows * heads * ov_depth + align_up(rows * heads, 4);
 }
 
 /// Kernel::launch; findings of the emulated device are an Error (device).

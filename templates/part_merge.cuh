@@ -9,8 +9,8 @@ struct alignas(16) Four { float x, y, z, w; };
 extern "C" __global__ void __launch_bounds__(${threads})
 //@ end
 //@ if placed
-// q: O of the first part, whose rows and heads lie row_floats and head_floats apart. lses: its log-sum-exps, those of a
-// head from first_row on, heads row_count apart. The next part lies part_floats behind.
+// q: O of the first part, row_floats from one row to the next, head_floats from one head to the next. lses: its
+// log-sum-exps, those of a head from first_row on, row_count from one head to the next. Parts are part_floats apart.
 ${entry}(const float* q, const float* lses, ${element}* o, float* lse, int seqlen_q, int heads_q, long long row_floats,
     long long head_floats, long long part_floats, long long row_count, long long first_row) {
 //@ else

@@ -19,10 +19,6 @@ constexpr std::size_t kLeastSaved = 3;    ///< lines, or a strip stays as it is
 constexpr std::size_t kLeastRepeats = 3;
 constexpr std::int64_t kLargest = 1 << 30;  ///< of a literal
 
-bool is_word(char c) {
-  return is_ascii_alnum(c) || c == '_';
-}
-
 /// A line as text between decimal integer literals: "s[2] = max(s[2], 0.0f);" is "s[", 2, "] = max(s[", 2, "], 0.0f);".
 struct Line {
   std::string_view text;
@@ -33,8 +29,8 @@ struct Line {
 
 /// Past an identifier or a number that is no plain decimal integer, or one character.
 std::size_t skip_token(std::string_view text, std::size_t at) {
-  if (!is_word(text[at])) return at + 1;
-  while (at < text.size() && (is_word(text[at]) || text[at] == '.')) ++at;
+  if (!is_ascii_word(text[at])) return at + 1;
+  while (at < text.size() && (is_ascii_word(text[at]) || text[at] == '.')) ++at;
   return at;
 }
 
@@ -44,7 +40,7 @@ void split(Line& line) {
   for (std::size_t at = 0; at < text.size();) {
     std::size_t end = at;
     while (end < text.size() && is_ascii_digit(text[end])) ++end;
-    const bool integer = end > at && (end == text.size() || (!is_word(text[end]) && text[end] != '.'));
+    const bool integer = end > at && (end == text.size() || (!is_ascii_word(text[end]) && text[end] != '.'));
     std::int64_t value = 0;
     const bool read = std::from_chars(text.data() + at, text.data() + end, value).ec == std::errc();
     if (!integer || !read || value > kLargest) {
@@ -87,13 +83,11 @@ bool is_statement(std::string_view text) {
 std::vector<Line> split_lines(std::string_view text) {
   std::vector<Line> out;
   while (!text.empty()) {
-    const std::size_t end = text.find('\n');
     Line line;
-    line.text = text.substr(0, end);
+    line.text = take_line(text);
     line.folds = is_statement(line.text);
     if (line.folds) split(line);
     out.push_back(std::move(line));
-    text.remove_prefix(end + 1);
   }
   return out;
 }
@@ -235,8 +229,7 @@ bool fold_strips(KernelSource& source) {
     }
   }
   const bool folded = out.origins().size() < all.size();
-  source.text = out.text();
-  source.origins = out.origins();
+  out.move_to(source);
   return folded;
 }
 

@@ -4,11 +4,13 @@ namespace kiln {
 
 void Lines::add(const Lines& other, int indent) {
   std::string_view rest = other.text_;
-  for (const LineOrigin& origin : other.origins_) {
-    const auto end = rest.find('\n');
-    add_line(rest.substr(0, end), indent, origin);
-    rest.remove_prefix(end + 1);
-  }
+  for (const LineOrigin& origin : other.origins_) add_line(take_line(rest), indent, origin);
+}
+
+void Lines::move_to(KernelSource& source) {
+  source.text = std::move(text_);
+  source.origins = std::move(origins_);
+  text_.clear(), origins_.clear();
 }
 
 void Lines::drop_blank_end() {

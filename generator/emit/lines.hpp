@@ -1,6 +1,7 @@
 // Emitted text, and for each of its lines what wrote it: a file of kiln's sources or of templates/, and a line there.
 #pragma once
 
+#include <algorithm>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -17,18 +18,20 @@ struct Here {
   int line;
 };
 
+/// The first line of `text`, without its newline; `text` begins after it.
+inline std::string_view take_line(std::string_view& text) {
+  const std::string_view line = text.substr(0, text.find('\n'));
+  text.remove_prefix(std::min(line.size() + 1, text.size()));
+  return line;
+}
+
 class Lines {
  public:
   Lines() = default;
 
   /// Adds `text` (any number of lines, the last one's newline may be missing) behind `indent` blanks, all from one place.
   void add(std::string_view text, const LineOrigin& origin, int indent = 0) {
-    while (!text.empty()) {
-      const auto end = text.find('\n');
-      add_line(text.substr(0, end), indent, origin);
-      if (end == std::string_view::npos) break;
-      text.remove_prefix(end + 1);
-    }
+    while (!text.empty()) add_line(take_line(text), indent, origin);
   }
   /// One line behind `indent` blanks; an empty one has none.
   void add_line(std::string_view line, int indent, const LineOrigin& origin) {
@@ -37,6 +40,8 @@ class Lines {
     origins_.push_back(origin);
   }
   void add(const Lines& other, int indent = 0);
+  /// These become the text of `source` and its origins; nothing is left.
+  void move_to(KernelSource& source);
   /// Removes the last line while it is empty and another line is before it.
   void drop_blank_end();
 

@@ -62,7 +62,7 @@ Manifest manifest(const Config& c, const std::string& name, const MergeShape& sh
   return m;
 }
 
-/// Parameters of results that lie apart, in the order of the template.
+/// Parameters of parts with distances of their own, in the order of the template.
 void take_places(Manifest& m) {
   using Kind = KernelParam::Kind;
   m.params.insert(m.params.begin() + 1, {Kind::pointer, "k", {}});

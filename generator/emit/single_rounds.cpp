@@ -7,6 +7,7 @@
 
 #include "base/ascii.hpp"
 #include "generator/emit/finish.hpp"
+#include "generator/emit/lines.hpp"
 
 namespace kiln {
 namespace {
@@ -18,26 +19,13 @@ struct EmittedLine {
 };
 using EmittedLines = std::vector<EmittedLine>;
 
-bool is_word(char c) {
-  return is_ascii_alnum(c) || c == '_';
-}
-
-/// Where `word` stands in `text` from `from` on; npos: nowhere.
-std::size_t find_word(std::string_view text, std::string_view word, std::size_t from = 0) {
-  for (std::size_t at = text.find(word, from); at != std::string_view::npos; at = text.find(word, at + 1)) {
-    const std::size_t end = at + word.size();
-    if ((at == 0 || !is_word(text[at - 1])) && (end == text.size() || !is_word(text[end]))) return at;
-  }
-  return std::string_view::npos;
-}
-
-/// Where an integer begins that multiplies what stands at `at`; `at` where none does.
+/// Position of an integer that multiplies what is at `at`; `at` where there is none.
 std::size_t factor_before(std::string_view text, std::size_t at) {
   if (!text.substr(0, at).ends_with(" * ")) return at;
   std::size_t begin = at - 3;
   while (begin > 0 && is_ascii_digit(text[begin - 1])) --begin;
   const bool integer =
-      begin + 3 < at && (begin == 0 || (!is_word(text[begin - 1]) && text[begin - 1] != '.'));
+      begin + 3 < at && (begin == 0 || (!is_ascii_word(text[begin - 1]) && text[begin - 1] != '.'));
   return integer ? begin : at;
 }
 
@@ -63,7 +51,7 @@ std::string in_round_zero(std::string text, std::string_view counter) {
   return text;
 }
 
-/// The head of a loop of one round, and what stands behind it on its line: `{`, a statement or nothing.
+/// The counter of a loop of one round, and what follows the head on its line: `{`, a statement or nothing.
 struct SingleRound {
   std::string counter, behind;
 };
@@ -85,7 +73,7 @@ bool is_directive(const EmittedLine& line) {
   return line.indent() < line.text.size() && line.text[line.indent()] == '#';
 }
 
-/// Past the lines behind `head` that are deeper, or directives, which stand at any depth.
+/// Past the lines behind `head` that are deeper, or directives, which may have any indent.
 std::size_t body_end(const EmittedLines& lines, std::size_t head) {
   std::size_t end = head + 1;
   while (end < lines.size() &&
@@ -94,7 +82,7 @@ std::size_t body_end(const EmittedLines& lines, std::size_t head) {
   return end;
 }
 
-/// Whether what stands behind the head at `head` and before `end` is the loop's whole body.
+/// Whether the lines between `head` and `end` are the whole body of the loop at `head`.
 bool is_body(const EmittedLines& lines, std::size_t head, std::size_t end, const SingleRound& round) {
   if (round.behind.empty()) return end > head + 1 && !is_directive(lines[end - 1]);
   if (round.behind != "{") return true;
@@ -110,51 +98,41 @@ bool needs_loop(const EmittedLine& line, const std::string& counter) {
   return has("break") || has("continue") || has("int " + counter) || line.text.ends_with('\\');
 }
 
-/// Writes the loop at `head` without its head where that is possible.
-void write_round(EmittedLines& lines, std::size_t head, const SingleRound& round) {
+/// Writes the loop at `head` without its head; false, with nothing done, where that is not possible.
+bool write_round(EmittedLines& lines, std::size_t head, const SingleRound& round) {
   const std::size_t end = round.behind.empty() || round.behind == "{" ? body_end(lines, head) : head + 1;
   const auto begin = lines.begin() + static_cast<std::ptrdiff_t>(head);
   if (std::any_of(begin + 1, lines.begin() + static_cast<std::ptrdiff_t>(end),
                   [&](const EmittedLine& line) { return needs_loop(line, round.counter); }) ||
       !is_body(lines, head, end, round))
-    return;
+    return false;
   for (std::size_t i = head + 1; i < end; ++i) {
     lines[i].text = in_round_zero(std::move(lines[i].text), round.counter);
     if (round.behind.empty() && lines[i].text.starts_with("  ")) lines[i].text.erase(0, 2);
   }
   begin->text = std::string(begin->indent(), ' ') + in_round_zero(round.behind, round.counter);
   if (round.behind.empty()) lines.erase(begin);
+  return true;
 }
 
 }  // namespace
 
 void write_single_rounds(KernelSource& source) {
+  if (source.text.find(" < 1; ++") == std::string::npos) return;
   EmittedLines lines;
   std::string_view rest = source.text;
-  for (const LineOrigin& origin : source.origins) {
-    const std::size_t end = std::min(rest.find('\n'), rest.size());
-    lines.push_back({std::string(rest.substr(0, end)), origin});
-    rest.remove_prefix(std::min(end + 1, rest.size()));
-  }
+  for (const LineOrigin& origin : source.origins) lines.push_back({std::string(take_line(rest)), origin});
   for (std::size_t i = 0; i < lines.size(); ++i) {
     const auto round = single_round(lines[i]);
-    if (!round) continue;
-    const std::size_t before = lines.size();
-    const std::string head = lines[i].text;
-    write_round(lines, i, *round);
-    const bool written = lines.size() != before || lines[i].text != head;
-    if (!written) continue;
+    if (!round || !write_round(lines, i, *round)) continue;
     if (i > 0 &&
         std::string_view(lines[i - 1].text).substr(lines[i - 1].indent()).starts_with("#pragma unroll"))
       lines.erase(lines.begin() + static_cast<std::ptrdiff_t>(--i));
     --i;  // what is here now may be the head of another
   }
-  source.text.clear();
-  source.origins.clear();
-  for (EmittedLine& line : lines) {
-    source.text.append(line.text).push_back('\n');
-    source.origins.push_back(line.origin);
-  }
+  Lines out;
+  for (const EmittedLine& line : lines) out.add_line(line.text, 0, line.origin);
+  out.move_to(source);
 }
 
 void finish_text(KernelSource& source) {

@@ -12,7 +12,7 @@ namespace kiln {
 
 /// `expression` as a factor: in parentheses unless it is a name, a member or a number.
 inline std::string factor(std::string_view expression) {
-  const auto in_a_word = [](char c) { return is_ascii_alnum(c) || c == '_' || c == '.'; };
+  const auto in_a_word = [](char c) { return is_ascii_word(c) || c == '.'; };
   if (std::ranges::all_of(expression, in_a_word)) return std::string(expression);
   return "(" + std::string(expression) + ")";
 }

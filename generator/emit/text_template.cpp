@@ -17,14 +17,6 @@ constexpr std::string_view kMark = "//@ ", kSection = "//@ section ";
   throw Error(ErrorCode::internal, fmt::format("template: {} '{}'", what, name));
 }
 
-/// The first line of `text`, without its newline; `text` begins after it.
-std::string_view take_line(std::string_view& text) {
-  const auto end = text.find('\n');
-  const std::string_view line = text.substr(0, end);
-  text.remove_prefix(end == std::string_view::npos ? text.size() : end + 1);
-  return line;
-}
-
 std::string filled(std::string_view line, const Holes& holes) {
   std::string out;
   for (auto open = line.find("${"); open != std::string_view::npos; open = line.find("${")) {

@@ -7,6 +7,8 @@
 #include <string_view>
 #include <vector>
 
+#include "generator/emit/lines.hpp"
+
 namespace kiln {
 namespace {
 
@@ -14,7 +16,7 @@ constexpr std::size_t kWidth = 140;
 constexpr std::size_t kDeeper = 4;
 constexpr int kInLiteral = 1000;  ///< a cost above that of any other place
 
-/// A place where a line may be divided: what stands before `at` stays.
+/// A place where a line may be divided: what is before `at` stays.
 struct Break {
   std::size_t at = 0;
   int cost = 0;
@@ -134,11 +136,14 @@ void wrap_code(std::string line, std::size_t indent, std::vector<std::string>& o
   out.push_back(std::move(line));
 }
 
+bool fits(std::string_view line) {
+  if (line.size() <= kWidth || line.ends_with('\\')) return true;
+  return line[std::min(line.find_first_not_of(' '), line.size() - 1)] == '#';
+}
+
 std::vector<std::string> wrap(std::string_view line) {
   std::vector<std::string> out;
   const std::size_t indent = std::min(line.find_first_not_of(' '), line.size());
-  const std::string_view text = line.substr(indent);
-  if (line.size() <= kWidth || text.starts_with('#') || text.ends_with('\\')) return {std::string(line)};
   const std::size_t comment = Scanner(line).comment();
   if (comment != std::string_view::npos) {
     const std::string_view words = line.substr(comment + 2);
@@ -151,20 +156,18 @@ std::vector<std::string> wrap(std::string_view line) {
 }  // namespace
 
 void wrap_lines(KernelSource& source) {
-  std::string text = source.text.substr(0, source.head_bytes);
-  std::vector<LineOrigin> origins;
-  std::size_t line = static_cast<std::size_t>(std::ranges::count(text, '\n'));
-  origins.assign(source.origins.begin(), source.origins.begin() + static_cast<std::ptrdiff_t>(line));
-  for (std::size_t at = source.head_bytes; at < source.text.size(); ++line) {
-    const std::size_t end = std::min(source.text.find('\n', at), source.text.size());
-    for (const std::string& piece : wrap(std::string_view(source.text).substr(at, end - at))) {
-      text.append(piece).push_back('\n');
-      origins.push_back(source.origins[line]);
+  Lines out;
+  std::string_view rest = source.text;
+  for (const LineOrigin& origin : source.origins) {
+    const std::size_t at = source.text.size() - rest.size();
+    const std::string_view line = take_line(rest);
+    if (at < source.head_bytes || fits(line)) {
+      out.add_line(line, 0, origin);
+    } else {
+      for (const std::string& piece : wrap(line)) out.add_line(piece, 0, origin);
     }
-    at = end + 1;
   }
-  source.text = std::move(text);
-  source.origins = std::move(origins);
+  out.move_to(source);
 }
 
 }  // namespace kiln

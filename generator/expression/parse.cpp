@@ -9,6 +9,7 @@
 
 #include <fmt/format.h>
 
+#include "base/ascii.hpp"
 #include "base/grid.hpp"
 #include "base/plural.hpp"
 #include "generator/expression/expression.hpp"
@@ -51,14 +52,6 @@ constexpr FunctionInfo kFunctions[] = {
 
 std::string_view type_text(Type type) {
   return type == Type::boolean ? "true or false" : type == Type::integer ? "an integer" : "a real number";
-}
-
-// Not <cctype>: that asks the locale.
-bool is_digit(char c) {
-  return c >= '0' && c <= '9';
-}
-bool is_word(char c) {
-  return is_digit(c) || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_';
 }
 
 struct Failure {
@@ -378,14 +371,14 @@ class Parser {
       expect(")", "the parenthesis");
       return inside;
     }
-    if (is_digit(c) || c == '.') return number();
-    if (is_word(c)) return named();
+    if (is_ascii_digit(c) || c == '.') return number();
+    if (is_ascii_word(c)) return named();
     if (c == '\0') fail(begin, "an operand is missing at the end");
     fail(begin, fmt::format("an operand is wanted here: a number, a name or a parenthesis"));
   }
   bool skip_digits() {
     const std::size_t from = at_;
-    while (at_ < text_.size() && is_digit(text_[at_])) ++at_;
+    while (at_ < text_.size() && is_ascii_digit(text_[at_])) ++at_;
     return at_ > from;
   }
   bool skip_one_of(std::string_view characters) {
@@ -405,7 +398,7 @@ class Parser {
       skip_one_of("+-");
       if (!skip_digits()) fail(begin, "the exponent of the number has no digits");
     }
-    if (at_ < text_.size() && (is_word(text_[at_]) || text_[at_] == '.'))
+    if (at_ < text_.size() && (is_ascii_word(text_[at_]) || text_[at_] == '.'))
       fail(at_, "a number ends before this character: an operator is missing");
     return point || exponent;
   }
@@ -431,7 +424,7 @@ class Parser {
   }
   int named() {
     const std::size_t begin = at_;
-    while (at_ < text_.size() && is_word(text_[at_])) ++at_;
+    while (at_ < text_.size() && is_ascii_word(text_[at_])) ++at_;
     const std::string_view name = text_.substr(begin, at_ - begin);
     for (const VariableInfo& info : kVariables) {
       if (info.name != name) continue;
@@ -579,7 +572,7 @@ std::variant<Expression, ParseError> parse(std::string_view text,
 std::string describe(const ParseError& error, std::string_view text) {
   std::string_view rest = text.substr(std::min(error.position, text.size()));
   std::size_t length = 0;
-  while (length < rest.size() && is_word(rest[length])) ++length;
+  while (length < rest.size() && is_ascii_word(rest[length])) ++length;
   rest = rest.substr(0, std::max<std::size_t>(length, 1));
   std::string word = rest.empty() ? "the end" : fmt::format("'{}'", rest);
   // No character that a terminal obeys leaves here.
@@ -594,8 +587,8 @@ bool holds_integers(DType dtype) {
 
 std::string name_problem(std::string_view name) {
   const bool starts = !name.empty() && name[0] >= 'a' && name[0] <= 'z';
-  const bool word =
-      std::all_of(name.begin(), name.end(), [](char c) { return is_word(c) && !(c >= 'A' && c <= 'Z'); });
+  const bool word = std::all_of(name.begin(), name.end(),
+                                [](char c) { return is_ascii_word(c) && !(c >= 'A' && c <= 'Z'); });
   if (!starts || !word || name.size() > 32)
     return "wants a name of at most 32 lower-case letters, digits and underscores that starts with a letter";
   const auto is_name = [&](const auto& info) { return info.name == name; };

@@ -1,10 +1,10 @@
 #include "generator/systems/hidden_values.hpp"
 
 #include <algorithm>
-#include <cctype>
 
 #include <fmt/ranges.h>
 
+#include "base/ascii.hpp"
 #include "generator/config/quantization.hpp"
 #include "generator/config/rope.hpp"
 #include "generator/emit/terms.hpp"
@@ -16,14 +16,7 @@ namespace {
 
 /// Whether the expression has the variable `row`.
 bool names_row(const std::string& expression) {
-  const auto part = [](char c) { return std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '_'; };
-  for (std::size_t at = expression.find("row"); at != std::string::npos;
-       at = expression.find("row", at + 1)) {
-    const std::size_t after = at + 3;
-    if ((at == 0 || !part(expression[at - 1])) && (after == expression.size() || !part(expression[after])))
-      return true;
-  }
-  return false;
+  return find_word(expression, "row") != std::string::npos;
 }
 
 /// Section of the prelude that reads two neighbours of this type.
@@ -57,9 +50,9 @@ class OwnVariables {
   void rename(std::string& text) {
     for (const std::string_view owner : {"s.", "work."}) {
       for (std::size_t at = text.find(owner); at != std::string::npos; at = text.find(owner, at + 1)) {
-        if (at > 0 && part(text[at - 1])) continue;
+        if (at > 0 && is_ascii_word(text[at - 1])) continue;
         std::size_t end = at;
-        while (end < text.size() && (part(text[end]) || text[end] == '.')) ++end;
+        while (end < text.size() && (is_ascii_word(text[end]) || text[end] == '.')) ++end;
         text.replace(at, end - at, name_of(text.substr(at, end - at)));
       }
     }
@@ -73,7 +66,6 @@ class OwnVariables {
   }
 
  private:
-  static bool part(char c) { return std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '_'; }
   std::string name_of(const std::string& member) {
     std::string name = "its_" + member;
     std::replace(name.begin(), name.end(), '.', '_');
@@ -85,7 +77,7 @@ class OwnVariables {
   }
   static bool names(std::string_view text, std::string_view name) {
     for (std::size_t at = text.find(name); at != std::string_view::npos; at = text.find(name, at + 1))
-      if (at + name.size() == text.size() || !part(text[at + name.size()])) return true;
+      if (at + name.size() == text.size() || !is_ascii_word(text[at + name.size()])) return true;
     return false;
   }
   std::vector<std::pair<std::string, std::string>> lines_;  ///< name and declaration

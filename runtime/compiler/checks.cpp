@@ -32,7 +32,7 @@ void for_each_line(std::string_view text, Visit visit) {
 }
 
 bool is_word(char c) {
-  return is_ascii_alnum(c) || c == '_' || c == '$' || c == '%';
+  return is_ascii_word(c) || c == '$' || c == '%';
 }
 
 }  // namespace

@@ -1,4 +1,4 @@
-// The text of an sm80_prefill kernel. Each function emits one phase, in the order they stand in the kernel; what varies
+// The text of an sm80_prefill kernel. Each function emits one phase, in the order of the kernel; what varies
 // is an object (parts.hpp), and the products have their own file.
 #include "base/plural.hpp"
 #include "generator/emit/cache_rows.hpp"
@@ -6,9 +6,7 @@
 #include "generator/emit/manifest_of.hpp"
 #include "generator/emit/output_elements.hpp"
 #include "generator/emit/parameters.hpp"
-#include "generator/operands/operand_form.hpp"
 #include "generator/schedules/common/kv_loop_text.hpp"
-#include "generator/schedules/common/parts.hpp"
 #include "generator/schedules/sm80_prefill/parts.hpp"
 
 namespace kiln::sm80 {

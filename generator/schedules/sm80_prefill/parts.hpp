@@ -11,6 +11,9 @@
 
 namespace kiln::sm80 {
 
+class KeyPipeline;
+struct Parts;
+
 class Part {
  public:
   explicit Part(const PrefillPlan& plan) : p_(plan) {}
@@ -42,7 +45,6 @@ class Sequences : public Part {
 };
 
 /// Whether fragments of Q stay in registers or are read from shared memory for every tile (queries.cpp).
-class KeyPipeline;
 class Queries : public Part {
  public:
   using Part::Part;
@@ -56,7 +58,6 @@ class Queries : public Part {
 };
 
 /// How tiles of K and V come (pipelines.cpp): through one stage, through several, or as bytes that are widened.
-struct Parts;
 class KeyPipeline : public Part {
  public:
   using Part::Part;
@@ -102,7 +103,7 @@ std::unique_ptr<KeyPipeline> make_pipeline(const PrefillPlan& plan);
 
 /// `cp_async` groups but for `pending` have landed, for the whole block.
 void emit_wait(Writer& w, int pending);
-/// A line of the head comment: what lies between two offsets of shared memory; nothing where they are equal.
+/// A line of the head comment: what shared memory holds between two offsets; nothing where they are equal.
 std::string region(int begin, int end, const char* what);
 
 /// S = Q K(n)' from the tile in `stage`, P from S, and O += P V(n) (products.cpp).

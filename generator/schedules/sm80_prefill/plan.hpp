@@ -59,7 +59,6 @@ struct PrefillPlan {
   std::string head_of_scales() const {
     return scale_of_head(*config.operand->quantization, "batch", "kv_head");
   }
-  bool table() const { return operand_form(kind).table(); }
   /// First row of the first KV tile.
   std::string first_key() const { return mask->bounded_below() ? "first_tile * " + std::to_string(BN) : "0"; }
   /// True when code names the lane's rows.

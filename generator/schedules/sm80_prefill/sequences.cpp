@@ -54,7 +54,7 @@ class RaggedRows : public Sequences {
   virtual void emit_alignment(Writer&) const {}
 };
 
-/// Keys that are a part of a sequence: where its rows stand among them is given.
+/// Keys that are a part of a sequence: the position of its rows among them is given.
 class PartRows final : public RaggedRows {
  public:
   using RaggedRows::RaggedRows;
