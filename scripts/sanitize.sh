@@ -86,7 +86,7 @@ cases() { # KIND PROGRAMS RESULTS
   local suite number
   for suite in "${suites[@]}"; do
     if [ "$suite" = emulator ]; then echo "0 $suite all"; continue; fi
-    "$2/kiln_test_$suite" -ltc | grep -vE '^(\[doctest\]|====)' | awk -v suite="$suite" '{ print NR, suite, $0 }'
+    $same_addresses "$2/kiln_test_$suite" -ltc | grep -vE '^(\[doctest\]|====)' | awk -v suite="$suite" '{ print NR, suite, $0 }'
   done | sort -n -s -k1,1 | while read -r number suite name; do
     grep -qE "^[A-Za-z]+ +$1 $suite $number " "$3" || echo "$number $suite $name"
   done
@@ -122,6 +122,9 @@ for kind in "${kinds[@]}"; do
   if [ -z "$minutes" ]; then rm -f "$results/results.txt"; fi
   touch "$results/results.txt"
   build "$kind" || die "the build failed"
+  for suite in "${suites[@]}"; do
+    $same_addresses "$folder/tests/kiln_test_$suite" -ltc >/dev/null || die "kiln_test_$suite does not start"
+  done
   if [ -n "$minutes" ]; then limit=(timeout --kill-after=10 $((minutes * 60 > SECONDS ? minutes * 60 - SECONDS : 1))); fi
   cases "$kind" "$folder/tests" "$results/results.txt" |
     "${limit[@]}" xargs -r -d '\n' -P "$jobs" -n 1 bash -c 'run_case "$@"' run_case "$kind" "$folder/tests" "$results" || true
