@@ -22,6 +22,46 @@ typedef unsigned int u32;
 typedef unsigned long long u64;
 typedef unsigned short u16;
 
+// Threads and warps, as text for NVIDIA and AMD names them. All 32 lanes of a warp take part.
+__device__ __forceinline__ u32 thread_id() { return threadIdx.x; }
+__device__ __forceinline__ u32 block_id() { return blockIdx.x; }
+__device__ __forceinline__ u32 grid_blocks() { return gridDim.x; }
+__device__ __forceinline__ int broadcast(int x, int lane) { return __shfl_sync(0xffffffffu, x, lane); }
+__device__ __forceinline__ int shuffle_xor(int x, int step) { return __shfl_xor_sync(0xffffffffu, x, step); }
+__device__ __forceinline__ int shuffle_up(int x, int step) { return __shfl_up_sync(0xffffffffu, x, step); }
+__device__ __forceinline__ u32 warp_ballot(bool x) { return __ballot_sync(0xffffffffu, x); }
+__device__ __forceinline__ int first_set(u32 bits) { return __ffs(bits) - 1; }
+#define UNROLL_4 _Pragma("unroll 4")
+
+// Floats across a warp, as text for NVIDIA and AMD names them.
+__device__ __forceinline__ float lane_float(float x, int lane) { return __shfl_sync(0xffffffffu, x, lane); }
+__device__ __forceinline__ bool any_lane(bool x) { return __any_sync(0xffffffffu, x); }
+// A value that is the same in every lane, known to be.
+__device__ __forceinline__ int same(int x) { return __shfl_sync(0xffffffffu, x, 0); }
+__device__ __forceinline__ bool writes_rows() { return true; }
+__device__ __forceinline__ float sum_of_lanes(float x) {
+  for (int step = 16; step > 0; step /= 2) x += __shfl_xor_sync(0xffffffffu, x, step);
+  return x;
+}
+__device__ __forceinline__ float largest_of_lanes(float x) {
+  for (int step = 16; step > 0; step /= 2) x = fmaxf(x, __shfl_xor_sync(0xffffffffu, x, step));
+  return x;
+}
+__device__ __forceinline__ int largest_of_lanes(int x) {
+  for (int step = 16; step > 0; step /= 2) x = max(x, shuffle_xor(x, step));
+  return x;
+}
+
+// The two elements of a register, and whether those of `count` registers are all finite.
+__device__ __forceinline__ float low_half(u32 two) { return __uint_as_float(two << 16); }
+__device__ __forceinline__ float high_half(u32 two) { return __uint_as_float(two & 0xffff0000u); }
+__device__ __forceinline__ bool finite_halves(const u32* at, int count) {
+  bool finite = true;
+#pragma unroll 4
+  for (int i = 0; i < count; ++i) finite &= (at[i] & 0x7f80u) != 0x7f80u && (at[i] & 0x7f800000u) != 0x7f800000u;
+  return finite;
+}
+
 __device__ __forceinline__ u32 smem_address(const void* p) { return (u32)__cvta_generic_to_shared(p); }
 
 __device__ __forceinline__ float exp2_approx(float x) {
@@ -379,6 +419,9 @@ kiln_prefill_bf16_d256_ragged_causal_sm90a(const __grid_constant__ TensorMap q_m
     const __grid_constant__ TensorMap k_map,
     const __grid_constant__ TensorMap v_map,
     const __grid_constant__ TensorMap o_map,
+    const u16* q,
+    const u16* k,
+    const u16* v,
     u16* o,
     const int* cu_seqlens_q,
     const int* cu_seqlens_k,
@@ -386,6 +429,12 @@ kiln_prefill_bf16_d256_ragged_causal_sm90a(const __grid_constant__ TensorMap q_m
     const int heads_q,
     const int heads_kv,
     const int batch,
+    const long long q_stride_seq,
+    const long long q_stride_head,
+    const long long k_stride_seq,
+    const long long k_stride_head,
+    const long long v_stride_seq,
+    const long long v_stride_head,
     const long long o_stride_seq,
     const long long o_stride_head,
     const float scale_log2) {
@@ -1089,6 +1138,41 @@ kiln_prefill_bf16_d256_ragged_causal_sm90a(const __grid_constant__ TensorMap q_m
         mbarrier_wait(mbar_q_full + 8 * consumer, q_phase);
         q_phase ^= 1;
       }
+      // NaN or infinity in V has reached O of all rows, seen or not: of two columns their product tells
+      float odd_0 = 0.0f, odd_1 = 0.0f;
+      odd_0 = fmaf(o_acc[0], o_acc[1], odd_0);
+      odd_1 = fmaf(o_acc[4], o_acc[5], odd_1);
+      odd_0 = fmaf(o_acc[8], o_acc[9], odd_0);
+      odd_1 = fmaf(o_acc[12], o_acc[13], odd_1);
+      odd_0 = fmaf(o_acc[16], o_acc[17], odd_0);
+      odd_1 = fmaf(o_acc[20], o_acc[21], odd_1);
+      odd_0 = fmaf(o_acc[24], o_acc[25], odd_0);
+      odd_1 = fmaf(o_acc[28], o_acc[29], odd_1);
+      odd_0 = fmaf(o_acc[32], o_acc[33], odd_0);
+      odd_1 = fmaf(o_acc[36], o_acc[37], odd_1);
+      odd_0 = fmaf(o_acc[40], o_acc[41], odd_0);
+      odd_1 = fmaf(o_acc[44], o_acc[45], odd_1);
+      odd_0 = fmaf(o_acc[48], o_acc[49], odd_0);
+      odd_1 = fmaf(o_acc[52], o_acc[53], odd_1);
+      odd_0 = fmaf(o_acc[56], o_acc[57], odd_0);
+      odd_1 = fmaf(o_acc[60], o_acc[61], odd_1);
+      odd_0 = fmaf(o_acc[64], o_acc[65], odd_0);
+      odd_1 = fmaf(o_acc[68], o_acc[69], odd_1);
+      odd_0 = fmaf(o_acc[72], o_acc[73], odd_0);
+      odd_1 = fmaf(o_acc[76], o_acc[77], odd_1);
+      odd_0 = fmaf(o_acc[80], o_acc[81], odd_0);
+      odd_1 = fmaf(o_acc[84], o_acc[85], odd_1);
+      odd_0 = fmaf(o_acc[88], o_acc[89], odd_0);
+      odd_1 = fmaf(o_acc[92], o_acc[93], odd_1);
+      odd_0 = fmaf(o_acc[96], o_acc[97], odd_0);
+      odd_1 = fmaf(o_acc[100], o_acc[101], odd_1);
+      odd_0 = fmaf(o_acc[104], o_acc[105], odd_0);
+      odd_1 = fmaf(o_acc[108], o_acc[109], odd_1);
+      odd_0 = fmaf(o_acc[112], o_acc[113], odd_0);
+      odd_1 = fmaf(o_acc[116], o_acc[117], odd_1);
+      odd_0 = fmaf(o_acc[120], o_acc[121], odd_0);
+      odd_1 = fmaf(o_acc[124], o_acc[125], odd_1);
+      const bool odd = !((odd_0 + odd_1) * 0.0f == 0.0f);
 
       // ---- epilogue: O / row_sum, LSE
       row_sum_0 += __shfl_xor_sync(0xffffffffu, row_sum_0, 1);
@@ -1149,11 +1233,12 @@ kiln_prefill_bf16_d256_ragged_causal_sm90a(const __grid_constant__ TensorMap q_m
                   pack_bf16(o_acc[124] * inv_sum_0, o_acc[125] * inv_sum_0), pack_bf16(o_acc[126] * inv_sum_1, o_acc[127] * inv_sum_1));
       fence_proxy_async();
       __syncwarp();
-      const int store_rows = item[1].y - (item[0].x + 64 * consumer + 16 * warp);
+      const int store_rows = item[1].y - (item[0].x + 16 * ((int)(threadIdx.x / 32) - 4));
       if (store_rows < 16) {
         for (int i = lane; i < 8 * store_rows; i += 32) {
           const int r = i / 8, c = i % 8;
-          u16* const out = o + (item[1].x + item[0].x + 64 * consumer + 16 * warp + r) * o_stride_seq + item[0].y * o_stride_head + 8 * c;
+          u16* const out = o + (item[1].x + item[0].x + 16 * ((int)(threadIdx.x / 32) - 4) + r) * o_stride_seq + item[0].y * o_stride_head
+              + 8 * c;
           copy_16_bytes(out + 0, o_warp + 0 + r * 128 + ((c ^ (r & 7)) << 4));
           copy_16_bytes(out + 64, o_warp + 8192 + r * 128 + ((c ^ (r & 7)) << 4));
           copy_16_bytes(out + 128, o_warp + 16384 + r * 128 + ((c ^ (r & 7)) << 4));
@@ -1163,14 +1248,99 @@ kiln_prefill_bf16_d256_ragged_causal_sm90a(const __grid_constant__ TensorMap q_m
       }
       if (lane == 0) {
         if (store_rows >= 16) {
-          tma_store(&o_map, o_warp + 0, 0, item[1].x + item[0].x + 64 * consumer + 16 * warp, item[0].y, 0);
-          tma_store(&o_map, o_warp + 8192, 64, item[1].x + item[0].x + 64 * consumer + 16 * warp, item[0].y, 0);
-          tma_store(&o_map, o_warp + 16384, 128, item[1].x + item[0].x + 64 * consumer + 16 * warp, item[0].y, 0);
-          tma_store(&o_map, o_warp + 24576, 192, item[1].x + item[0].x + 64 * consumer + 16 * warp, item[0].y, 0);
+          tma_store(&o_map, o_warp + 0, 0, item[1].x + item[0].x + 16 * ((int)(threadIdx.x / 32) - 4), item[0].y, 0);
+          tma_store(&o_map, o_warp + 8192, 64, item[1].x + item[0].x + 16 * ((int)(threadIdx.x / 32) - 4), item[0].y, 0);
+          tma_store(&o_map, o_warp + 16384, 128, item[1].x + item[0].x + 16 * ((int)(threadIdx.x / 32) - 4), item[0].y, 0);
+          tma_store(&o_map, o_warp + 24576, 192, item[1].x + item[0].x + 16 * ((int)(threadIdx.x / 32) - 4), item[0].y, 0);
           bulk_commit();
         }
         bulk_wait_read();
         mbarrier_arrive(mbar_q_empty + 8 * consumer);
+      }
+      // V of a key that is hidden from some of these rows and not from others, and is not finite: those rows again.
+      if (same(any_lane(odd))) {
+        const int its_work_num_blocks = work.num_blocks;
+        const auto again = [=]() __attribute__((noinline)) {
+        const int lane_32 = (int)thread_id() & 31, row_begin = same(item[0].x + 16 * ((int)(threadIdx.x / 32) - 4)),
+            row_end = same(min(item[0].x + 16 * ((int)(threadIdx.x / 32) - 4) + 16, item[1].y));
+        bulk_wait();  // the store has been written
+        __syncwarp();
+        // the last key past some row's end, and the first one before some row's first, with a V that is not finite
+        int highest = -1, lowest = 0x7fffffff;
+        {
+          const int row = row_begin, last = same(min(its_work_num_blocks * 64, item[1].w)) - 1;
+      #pragma unroll 1
+          for (int first = same(max(min(item[1].w, (row + item[1].w - item[1].y) + 1), 0)); first <= last; first += 32) {
+            const int key = min(first + lane_32, last);
+            highest = finite_halves((const u32*)(v + item[0].y / (heads_q / heads_kv) * v_stride_head + item[1].z * v_stride_seq
+                + key * v_stride_seq), 128) ? highest : key;
+          }
+          highest = same(largest_of_lanes(highest));
+        }
+      #pragma unroll 1
+        for (int row = row_begin; row < row_end; ++row) {
+          const int begin = same(0), end = same(min(item[1].w, (row + item[1].w - item[1].y) + 1));
+          if (highest < end && lowest >= begin) continue;
+          const u32* const query_words = (const u32*)(q + (item[1].x + row) * q_stride_seq + (item[0].y) * q_stride_head);
+          float maximum = -kInfinity, sum = 0.0f, out[8];
+      #pragma unroll
+          for (int i = 0; i < 8; ++i) out[i] = 0.0f;
+          // from the row's last keys to its first: a lane each for the scores, two columns a lane for O
+          bool left = end > begin;
+      #pragma unroll 1
+          for (int first = (max(end, 1) - 1) / 32 * 32; same(left && first > begin - 32); first -= 32) {
+            float score[1] = {0.0f};
+            {
+              const int key = max(min(first + lane_32, end - 1), begin);
+              const u32* const key_words = (const u32*)(k + item[0].y / (heads_q / heads_kv) * k_stride_head + item[1].z * k_stride_seq
+                  + key * k_stride_seq);
+              UNROLL_4
+              for (int i = 0; i < 128; ++i) {
+                score[0] = fmaf(low_half(query_words[i]), low_half(key_words[i]), score[0]);
+                score[0] = fmaf(high_half(query_words[i]), high_half(key_words[i]), score[0]);
+              }
+              score[0] = key == first + lane_32 ? score[0] : -kInfinity;
+            }
+            const float largest = fmaxf(maximum, largest_of_lanes(score[0]));
+            const float base = largest == -kInfinity ? 0.0f : largest;
+            const float shrink = exp2_approx((maximum - base) * scale_log2);
+            const float weight = score[0] == -kInfinity ? 0.0f : exp2_approx((score[0] - base) * scale_log2);
+            sum = fmaf(sum, shrink, sum_of_lanes(weight));
+            maximum = largest;
+      #pragma unroll
+            for (int i = 0; i < 8; ++i) out[i] *= shrink;
+      #pragma unroll 1
+            for (int j = 0; j < 32; ++j) {
+              const int key = max(min(first + j, end - 1), begin);
+              const float p = lane_float(weight, j);
+              const bool seen = lane_float(score[0], j) != -kInfinity;
+              const u32* const value_words = (const u32*)(v + item[0].y / (heads_q / heads_kv) * v_stride_head + item[1].z * v_stride_seq
+                  + key * v_stride_seq);
+      #pragma unroll
+              for (int i = 0; i < 8; i += 2) {
+                u32 two = value_words[min(lane_32 + 16 * i, 127)];
+                two = seen ? two : 0u;
+                out[i] = fmaf(p, low_half(two), out[i]);
+                out[i + 1] = fmaf(p, high_half(two), out[i + 1]);
+              }
+            }
+            // what the row itself sees may leave nothing to compute
+            bool finite = false;
+      #pragma unroll
+            for (int i = 0; i < 8; ++i) finite |= out[i] * 0.0f == 0.0f;
+            left = any_lane(finite);
+          }
+          const float inverse = sum == 0.0f ? 0.0f : rcp_approx(sum);
+          u16* const to = o + (item[1].x + row) * o_stride_seq + (item[0].y) * o_stride_head;
+      #pragma unroll
+          for (int i = 0; i < 8; i += 2) {
+            const int column = 2 * lane_32 + 32 * i;
+            const u32 two = pack_bf16(out[i] * inverse, out[i + 1] * inverse);
+            if (column < 256 && writes_rows()) *(u32*)(to + column) = two;
+          }
+        }
+        };
+        again();
       }
     }
   }

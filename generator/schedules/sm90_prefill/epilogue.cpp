@@ -19,10 +19,10 @@ void emit_lse(Writer& w, const Parts& parts) {
 void emit_repair(Writer& w, const Parts& parts) {
   const PrefillPlan& p = parts.plan;
   HiddenValues::Place place =
-      HiddenValues::place_of(p.config, {p.late("batch"), p.late("head"), "work.kv_head", p.late("q_start"),
+      HiddenValues::place_of(p.config, {p.late("batch"), p.late("head"), p.late_kv_head(), p.late("q_start"),
                                         p.late("k_start"), p.late("seqlen_q"), p.late("seqlen_k")});
   if (p.part) place.seqlen_q = p.aligned_rows();
-  place.first_row = p.late("m_start") + " + 64 * consumer + 16 * warp";
+  place.first_row = p.late("m_start") + " + " + p.late_row();
   place.end_row = fmt::format("min({} + 16, {})", place.first_row, p.late("seqlen_q"));
   place.visited_begin = fmt::format("{} * {}", p.first_block(), p.BN);
   place.visited_end = fmt::format("min(work.num_blocks * {}, {})", p.BN, p.late("seqlen_k"));

@@ -84,7 +84,7 @@ class WorkItems : public Part {
   virtual std::string store_place(int column) const = 0;
 
  protected:
-  std::string first_row() const { return p_.late("m_start") + " + 64 * consumer + 16 * warp"; }
+  std::string first_row() const { return p_.late("m_start") + " + " + p_.late_row(); }
 };
 
 /// Who issues the copies of K and V.

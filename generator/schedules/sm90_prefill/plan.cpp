@@ -245,7 +245,9 @@ class Planner {
     // Nor do pages of wide rows of bytes beside the two ends of a window (ptxas 13.0).
     const bool crowded =
         bytes && p_.depth >= 128 && p_.mask->bounded_below() && operand_form(c_.operand->kind).table();
-    if (!crowded && (bytes || p_.ov_depth <= 128)) p_.hidden = HiddenValues::of(c_, pack_name(*c_.out_dtype));
+    // Nor do items in registers and the two ends of a window beside O of more than 128 columns (bench/NOTES.md 157).
+    const bool wide = !bytes && p_.ov_depth > 128 && p_.mask->bounded_below() && !p_.ragged;
+    if (!crowded && !wide) p_.hidden = HiddenValues::of(c_, pack_name(*c_.out_dtype));
     if (bytes || p_.depth > 128) p_.hidden.set_apart();
     p_.dynamic = own_tiles();
     const bool alone = own_tiles() || p_.converts();
