@@ -87,9 +87,11 @@ void set_panels(DecodePlan& p, const Config& c) {
 }
 
 /// Parts that are results of their own have no second way, and two warpgroups that share latent rows no registers for
-/// one where items are split.
+/// one beside pages and the two ends of a window, where items are split.
 void set_hidden(DecodePlan& p, const Config& c) {
-  if (p.separate || (p.v_in_k && p.warpgroups > 1 && !p.stream->by_rows())) return;
+  const bool crowded =
+      p.v_in_k && p.warpgroups > 1 && p.mask->bounded_below() && operand_form(c.operand->kind).table();
+  if (p.separate || (crowded && !p.stream->by_rows())) return;
   ScoreDialect dialect;
   dialect.tanh = "";
   p.hidden = HiddenValues::of(c, pack_name(*c.out_dtype), dialect);

@@ -249,6 +249,7 @@ void Seesaw::emit_row_sums(Writer& w) const {
 void Seesaw::use(Prelude& prelude) const {
   TwoWarpgroups::use(prelude);
   prelude.use("hidden");
+  if (p_.hidden.on()) prelude.use("thread_here");
   p_.pv_shared->add_to(prelude, false);
 }
 
