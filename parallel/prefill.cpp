@@ -7,7 +7,9 @@
 #include <limits>
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
+#include "generator/config/quantization.hpp"
 #include "parallel/parts.hpp"
 #include "parallel/prefill_tables.hpp"
 
@@ -22,8 +24,8 @@ void check_config(const Config& c) {
   if (c.operation != Operation::prefill) refuse("the config is no prefill config");
   if (!c.operand || c.operand->kind != OperandKind::ragged) refuse("\"operand\" is ragged");
   if (c.mask && c.mask->kind == MaskConfig::Kind::window) refuse("masks of two sides are not supported yet");
-  if (c.operand->quantization)
-    refuse("K and V with scales are not supported yet; 16-bit and plain FP8 ones are");
+  if (scales_by_head(c.operand->quantization))
+    refuse("scales of tokens are token_major, so that those of rows move with them");
 }
 
 Config float_config(const Config& user) {
@@ -48,6 +50,9 @@ std::optional<KernelSource> single_source(const Config& user) {
   }
 }
 
+/// Of K, V and, where their rows have scales of their own, those of K and of V.
+using KeyTensors = std::array<std::uint64_t, 4>;
+
 }  // namespace
 
 struct ContextPrefill::Impl {
@@ -59,8 +64,8 @@ struct ContextPrefill::Impl {
   bool gathers = false;
 
   std::shared_ptr<Kernel> whole, single, part, add, convert, end;
-  DeviceBuffer numbers;  ///< the tables, on the device
-  DeviceBuffer keys;     ///< gathered K and V, or two steps' K and V of others
+  DeviceBuffer numbers;     ///< the tables, on the device
+  DeviceBuffer other_keys;  ///< gathered K and V, or two steps' K and V of others
   /// Ring: what was merged so far of run 0, one part more, one part more of run 1, what was merged of it, log-sum-exps
   /// that nobody wants. So a run's two are merged as neighbours.
   DeviceBuffer results;
@@ -85,22 +90,39 @@ struct ContextPrefill::Impl {
     return is_single() && bounded ? tables.runs[0][which].end() : tables.total_rows;
   }
   const std::shared_ptr<Kernel>& computing() const { return !gathers ? part : is_single() ? single : whole; }
-  std::int64_t k_row() const { return options.heads_kv * manifest().depth * kv_size(); }
-  std::int64_t v_row() const { return options.heads_kv * manifest().ov_depth * kv_size(); }
-  std::int64_t kv_size() const { return static_cast<std::int64_t>(size_of(manifest().kv_dtype)); }
+  /// Scales of a row and head of K or V of so many columns; 0: rows have none of their own.
+  std::int64_t scales_of_row(int columns) const {
+    const std::optional<Quantization>& q = config.operand->quantization;
+    if (!scales_by_row(q)) return 0;
+    return q->granularity == Quantization::Granularity::per_block ? ceil_div(columns, q->block) : 1;
+  }
+  /// Bytes of a row of each of the tensors that keys are; 0: there is none.
+  std::array<std::int64_t, 4> row_bytes() const {
+    const Manifest& m = manifest();
+    const auto size = static_cast<std::int64_t>(size_of(m.kv_dtype));
+    return {options.heads_kv * m.depth * size, options.heads_kv * m.ov_depth * size,
+            options.heads_kv * scales_of_row(m.depth) * 4, options.heads_kv * scales_of_row(m.ov_depth) * 4};
+  }
+  std::int64_t key_bytes(std::int64_t rows) const;
+  KeyTensors keys_at(std::uint64_t base, std::int64_t rows) const;
+  KeyTensors rows_behind(KeyTensors keys, std::int64_t rows) const;
+  KeyTensors own_keys(const Args& args) const;
+  void add_rows(std::vector<Message>& to, const KeyTensors& keys, std::int64_t rows, int rank) const;
 
   void choose_way(std::span<const std::int64_t> lengths);
   void load();
   void take_memory();
   AttentionArgs pair_args(const Args& args, std::size_t which, const parallel::PairTable& pair,
-                          std::uint64_t k, std::uint64_t v, std::int64_t key_rows) const;
+                          const KeyTensors& keys, std::int64_t key_rows) const;
+  void add_scales(const Args& args, const KeyTensors& keys, std::int64_t key_rows, AttentionArgs& one) const;
   void launch_gather(const Args& args, std::uint64_t stream);
   void launch_ring(const Args& args, std::uint64_t stream);
   std::array<std::uint64_t, 2> streams_of_runs(std::uint64_t stream);
   void join(const std::array<std::uint64_t, 2>& streams);
-  void ring_part(const Args& args, std::size_t which, const parallel::PairTable& pair, std::uint64_t k,
-                 std::uint64_t v, bool last, std::uint64_t stream);
+  void ring_part(const Args& args, std::size_t which, const parallel::PairTable& pair, const KeyTensors& from,
+                 bool last, std::uint64_t stream);
   void check(const Args& args) const;
+  void check_row_scales(const Args& args) const;
   std::uint64_t lse_of(const Args& args, std::size_t which) const;
   bool merged[2] = {false, false};  ///< runs that have a result already, while a launch is made
 };
@@ -112,6 +134,38 @@ std::uint64_t moved(std::uint64_t address, std::int64_t bytes) {
 }
 
 }  // namespace
+
+/// Of `rows` rows, each tensor up to whole 16 bytes.
+std::int64_t ContextPrefill::Impl::key_bytes(std::int64_t rows) const {
+  std::int64_t bytes = 0;
+  for (const std::int64_t row : row_bytes()) bytes += align_up(rows * row, 16);
+  return bytes;
+}
+
+/// Of `rows` rows, the tensors one behind the other.
+KeyTensors ContextPrefill::Impl::keys_at(std::uint64_t base, std::int64_t rows) const {
+  KeyTensors keys{};
+  for (std::size_t i = 0; i < keys.size(); ++i)
+    keys[i] = base, base = moved(base, align_up(rows * row_bytes()[i], 16));
+  return keys;
+}
+
+KeyTensors ContextPrefill::Impl::rows_behind(KeyTensors keys, std::int64_t rows) const {
+  for (std::size_t i = 0; i < keys.size(); ++i) keys[i] = moved(keys[i], rows * row_bytes()[i]);
+  return keys;
+}
+
+KeyTensors ContextPrefill::Impl::own_keys(const Args& args) const {
+  const auto scales = [](const std::optional<Tensor>& tensor) { return tensor ? tensor->address : 0; };
+  return {args.k.address, args.v.address, scales(args.k_scale), scales(args.v_scale)};
+}
+
+void ContextPrefill::Impl::add_rows(std::vector<Message>& to, const KeyTensors& keys, std::int64_t rows,
+                                    int rank) const {
+  for (std::size_t i = 0; i < keys.size(); ++i)
+    if (const std::int64_t row = row_bytes()[i]; row > 0)
+      to.push_back({keys[i], static_cast<std::size_t>(rows * row), rank});
+}
 
 void ContextPrefill::Impl::choose_way(std::span<const std::int64_t> lengths) {
   if (options.way != PrefillWay::automatic) {
@@ -146,11 +200,8 @@ void ContextPrefill::Impl::load() {
 void ContextPrefill::Impl::take_memory() {
   numbers = runtime.allocate(tables.numbers.size() * sizeof(std::int32_t), "tables of parts");
   numbers.write(std::as_bytes(std::span(tables.numbers)));
-  const std::int64_t row = k_row() + v_row();
-  // Whole rows of 16 bytes keep V behind K aligned.
-  keys = runtime.allocate(
-      static_cast<std::size_t>((gathers ? tables.total_rows : 2 * tables.most_rows) * row + 64),
-      "K and V of others");
+  const std::int64_t bytes = gathers ? key_bytes(tables.total_rows) : 2 * key_bytes(tables.most_rows);
+  other_keys = runtime.allocate(static_cast<std::size_t>(bytes + 16), "K and V of others");
   results = DeviceBuffer();
   if (gathers) return;
   const auto floats = [&](std::size_t which) {
@@ -165,8 +216,8 @@ void ContextPrefill::Impl::take_memory() {
 }
 
 AttentionArgs ContextPrefill::Impl::pair_args(const Args& args, std::size_t which,
-                                              const parallel::PairTable& pair, std::uint64_t k,
-                                              std::uint64_t v, std::int64_t key_rows) const {
+                                              const parallel::PairTable& pair, const KeyTensors& from,
+                                              std::int64_t key_rows) const {
   const Manifest& m = manifest();
   const std::int64_t rows = tables.run_rows[which], first = which == 0 ? 0 : tables.run_rows[0];
   const auto q_row = options.heads_q * m.depth * static_cast<std::int64_t>(size_of(m.dtype));
@@ -177,8 +228,9 @@ AttentionArgs ContextPrefill::Impl::pair_args(const Args& args, std::size_t whic
   AttentionArgs one;
   one.q =
       Tensor::dense(moved(args.q.address, first * q_row), m.dtype, shape({rows, options.heads_q, m.depth}));
-  one.k = Tensor::dense(k, m.kv_dtype, shape({key_rows, options.heads_kv, m.depth}));
-  one.v = Tensor::dense(v, m.kv_dtype, shape({key_rows, options.heads_kv, m.ov_depth}));
+  one.k = Tensor::dense(from[0], m.kv_dtype, shape({key_rows, options.heads_kv, m.depth}));
+  one.v = Tensor::dense(from[1], m.kv_dtype, shape({key_rows, options.heads_kv, m.ov_depth}));
+  add_scales(args, from, key_rows, one);
   one.scale = args.scale;
   if (is_single()) return one;
   one.cu_seqlens_q = table(tables.q_offsets[which], batch + 1);
@@ -187,6 +239,19 @@ AttentionArgs ContextPrefill::Impl::pair_args(const Args& args, std::size_t whic
   one.max_seqlen_q = tables.longest[which];
   one.max_seqlen_k = pair.longest_k;
   return one;
+}
+
+void ContextPrefill::Impl::add_scales(const Args& args, const KeyTensors& from, std::int64_t key_rows,
+                                      AttentionArgs& one) const {
+  one.q_scale = args.q_scale, one.k_scale = args.k_scale, one.v_scale = args.v_scale;
+  if (!scales_by_row(config.operand->quantization)) return;
+  const auto of_rows = [&](std::uint64_t at, int columns) {
+    std::vector<std::int64_t> extents{key_rows, options.heads_kv};
+    if (config.operand->quantization->granularity == Quantization::Granularity::per_block)
+      extents.push_back(scales_of_row(columns));
+    return Tensor::dense(at, DType::f32, shape(extents));
+  };
+  one.k_scale = of_rows(from[2], manifest().depth), one.v_scale = of_rows(from[3], manifest().ov_depth);
 }
 
 std::uint64_t ContextPrefill::Impl::lse_of(const Args& args, std::size_t which) const {
@@ -206,23 +271,14 @@ void ContextPrefill::Impl::join(const std::array<std::uint64_t, 2>& streams) {
 }
 
 void ContextPrefill::Impl::launch_gather(const Args& args, std::uint64_t stream) {
-  const std::uint64_t k = keys.address(), v = moved(k, (tables.total_rows * k_row() + 15) / 16 * 16);
+  const KeyTensors all = keys_at(other_keys.address(), tables.total_rows);
   const int own = transport->rank(), ranks = transport->size();
   std::vector<Message> sends, receives;
   for (int rank = 0; rank < ranks; ++rank) {
-    for (const parallel::Piece& piece : tables.pieces[static_cast<std::size_t>(own)]) {
-      const auto add_rows = [&](std::uint64_t base, std::int64_t row) {
-        sends.push_back({moved(base, piece.local * row), static_cast<std::size_t>(piece.rows * row), rank});
-      };
-      add_rows(args.k.address, k_row()), add_rows(args.v.address, v_row());
-    }
-    for (const parallel::Piece& piece : tables.pieces[static_cast<std::size_t>(rank)]) {
-      const auto add_rows = [&](std::uint64_t base, std::int64_t row) {
-        receives.push_back(
-            {moved(base, piece.global * row), static_cast<std::size_t>(piece.rows * row), rank});
-      };
-      add_rows(k, k_row()), add_rows(v, v_row());
-    }
+    for (const parallel::Piece& piece : tables.pieces[static_cast<std::size_t>(own)])
+      add_rows(sends, rows_behind(own_keys(args), piece.local), piece.rows, rank);
+    for (const parallel::Piece& piece : tables.pieces[static_cast<std::size_t>(rank)])
+      add_rows(receives, rows_behind(all, piece.global), piece.rows, rank);
   }
   transport->start(sends, receives, stream);
   transport->finish(stream);
@@ -233,7 +289,7 @@ void ContextPrefill::Impl::launch_gather(const Args& args, std::uint64_t stream)
     if (rows == 0) continue;
     LaunchOptions launch_options;
     launch_options.stream = streams[which];
-    AttentionArgs one = pair_args(args, which, tables.whole[which], k, v, gathered_keys(which));
+    AttentionArgs one = pair_args(args, which, tables.whole[which], all, gathered_keys(which));
     const std::int64_t first = which == 0 ? 0 : tables.run_rows[0];
     const auto o_row = options.heads_q * m.ov_depth * static_cast<std::int64_t>(size_of(m.out_dtype));
     one.o = Tensor::dense(moved(args.o.address, first * o_row), m.out_dtype,
@@ -247,7 +303,7 @@ void ContextPrefill::Impl::launch_gather(const Args& args, std::uint64_t stream)
 
 // One part of a run's result: the first is what others are merged into, the last leaves as O.
 void ContextPrefill::Impl::ring_part(const Args& args, std::size_t which, const parallel::PairTable& pair,
-                                     std::uint64_t k, std::uint64_t v, bool last, std::uint64_t stream) {
+                                     const KeyTensors& from, bool last, std::uint64_t stream) {
   const Manifest& m = manifest();
   const std::int64_t rows = tables.run_rows[which], heads = options.heads_q;
   const std::int64_t o_floats = rows * heads * m.ov_depth;
@@ -255,7 +311,7 @@ void ContextPrefill::Impl::ring_part(const Args& args, std::size_t which, const 
   const std::uint64_t next = moved(results.address(), next_at[which] * 4);
   const bool first = !merged[which];
   const std::uint64_t at = first ? sum : next;
-  AttentionArgs one = pair_args(args, which, pair, k, v, pair.key_rows);
+  AttentionArgs one = pair_args(args, which, pair, from, pair.key_rows);
   one.o = Tensor::dense(at, DType::f32, {rows, heads, m.ov_depth});
   one.lse = Tensor::dense(moved(at, o_floats * 4), DType::f32, {heads, rows});
   LaunchOptions launch_options;
@@ -276,37 +332,46 @@ void ContextPrefill::Impl::ring_part(const Args& args, std::size_t which, const 
 
 void ContextPrefill::Impl::launch_ring(const Args& args, std::uint64_t stream) {
   const int own = transport->rank(), ranks = transport->size();
-  const std::int64_t step_bytes = (tables.most_rows * (k_row() + v_row()) + 31) / 16 * 16;
-  std::uint64_t k = args.k.address, v = args.v.address;
+  const std::int64_t step_bytes = key_bytes(tables.most_rows);
+  KeyTensors at = own_keys(args);
   merged[0] = merged[1] = false;
   for (int step = 0; step < ranks; ++step) {
     const int source = (own + ranks - step) % ranks, later = (own + 2 * ranks - step - 1) % ranks;
     const auto rows = [&](int rank) { return tables.rank_rows[static_cast<std::size_t>(rank)]; };
-    const std::uint64_t next_k = moved(keys.address(), step % 2 * step_bytes),
-                        next_v = moved(next_k, (rows(later) * k_row() + 15) / 16 * 16);
+    const KeyTensors next = keys_at(moved(other_keys.address(), step % 2 * step_bytes), rows(later));
     const bool goes_on = step + 1 < ranks;
     if (goes_on) {
       const int to = (own + 1) % ranks, from = (own + ranks - 1) % ranks;
-      const auto bytes = [](std::int64_t count, std::int64_t row) {
-        return static_cast<std::size_t>(count * row);
-      };
-      const Message sends[] = {{k, bytes(rows(source), k_row()), to}, {v, bytes(rows(source), v_row()), to}};
-      const Message receives[] = {{next_k, bytes(rows(later), k_row()), from},
-                                  {next_v, bytes(rows(later), v_row()), from}};
+      std::vector<Message> sends, receives;
+      add_rows(sends, at, rows(source), to), add_rows(receives, next, rows(later), from);
       transport->start(sends, receives, stream);
     }
     const auto streams = streams_of_runs(stream);
     for (const std::size_t which : {1, 0}) {
       for (const parallel::PairTable& pair : tables.pairs) {
         if (pair.source != source || pair.which != which) continue;
-        ring_part(args, which, pair, moved(k, pair.first_key_row * k_row()),
-                  moved(v, pair.first_key_row * v_row()), &pair == tables.last_pair(which), streams[which]);
+        ring_part(args, which, pair, rows_behind(at, pair.first_key_row), &pair == tables.last_pair(which),
+                  streams[which]);
       }
     }
     join(streams);
     if (goes_on) transport->finish(stream);
-    k = next_k, v = next_v;
+    at = next;
   }
+}
+
+/// Scales that move with their rows; others are the kernel's to check.
+void ContextPrefill::Impl::check_row_scales(const Args& args) const {
+  const std::optional<Quantization>& q = config.operand->quantization;
+  if (!scales_by_row(q)) return;
+  const auto one = [&](const char* name, const std::optional<Tensor>& tensor, int columns) {
+    std::vector<std::int64_t> extents{tables.rows(), options.heads_kv};
+    if (q->granularity == Quantization::Granularity::per_block) extents.push_back(scales_of_row(columns));
+    if (!tensor || tensor->dtype != DType::f32 || tensor->shape != extents ||
+        tensor->strides != Tensor::dense(0, DType::f32, extents).strides)
+      refuse(fmt::format("{} is a dense f32 tensor [{}]", name, fmt::join(extents, ", ")));
+  };
+  one("k_scale", args.k_scale, manifest().depth), one("v_scale", args.v_scale, manifest().ov_depth);
 }
 
 void ContextPrefill::Impl::check(const Args& args) const {
@@ -322,6 +387,7 @@ void ContextPrefill::Impl::check(const Args& args) const {
   one("k", args.k, m.kv_dtype, options.heads_kv, m.depth);
   one("v", args.v, m.kv_dtype, options.heads_kv, m.ov_depth);
   one("o", args.o, (gathers ? computing() : end)->manifest().out_dtype, options.heads_q, m.ov_depth);
+  check_row_scales(args);
   const bool wanted = config.lse.value_or(false);
   if (wanted != args.lse.has_value())
     refuse(wanted ? "the config has \"lse\", and no lse was given"

@@ -60,7 +60,8 @@ kiln_status kiln_context_prefill_run(const kiln_context_prefill* prefill, int64_
 kiln_status kiln_context_prefill_launch(kiln_context_prefill* prefill, const DLTensor* q, const DLTensor* k,
                                         const DLTensor* v, DLTensor* o, DLTensor* lse, const double* scale,
                                         uint64_t stream);
-/* The same with q, k, v, o, lse, sink and scale of `args`, of a config with sinks, too. */
+/* The same with q, k, v, o, lse, sink, q_scale, k_scale, v_scale and scale of `args`, of configs with sinks or scales,
+ * too. Scales per token are those of this rank's rows. */
 kiln_status kiln_context_prefill_launch_args(kiln_context_prefill* prefill, const kiln_attention_args* args,
                                              uint64_t stream);
 

@@ -235,6 +235,9 @@ kiln_status kiln_context_prefill_launch_args(kiln_context_prefill* prefill, cons
     args.o = use("o", given->o, out_type(config), true);
     args.lse = use.optional("lse", given->lse, DType::f32, true);
     args.sink = use.optional("sink", given->sink, DType::f32);
+    args.q_scale = use.optional("q_scale", given->q_scale, DType::f32);
+    args.k_scale = use.optional("k_scale", given->k_scale, DType::f32);
+    args.v_scale = use.optional("v_scale", given->v_scale, DType::f32);
     if (given->scale != nullptr) args.scale = *given->scale;
     prefill->prefill.launch(args, stream);
     use.finish(stream);

@@ -82,11 +82,13 @@ class Prefill:
         """This rank's rows of a sequence: its first and its second run (empty unless the mask is causal)."""
         return slice(*self._prefill.run(sequence, 0)), slice(*self._prefill.run(sequence, 1))
 
-    def __call__(self, q, k, v, o, *, lse=None, sink=None, scale: float | None = None, stream=None):
+    def __call__(self, q, k, v, o, *, lse=None, sink=None, q_scale=None, k_scale=None, v_scale=None, scale: float | None = None,
+                 stream=None):
         """q, k, v, o [rows, heads, depth] of this rank, contiguous; writes and returns o. lse, where the config has it: float32, the
         log-sum-exps of the first runs [heads_q, rows], then of the second runs, end to end. sink, where the config has it: float32
-        [heads_q], the same on all ranks."""
-        self._prefill.launch(q, k, v, o, lse, sink, scale, stream)
+        [heads_q], the same on all ranks. q_scale, k_scale, v_scale, where the config has quantization: float32; of scales per token or
+        of n elements those of this rank's rows, else the same on all ranks."""
+        self._prefill.launch(q, k, v, o, lse, sink, q_scale, k_scale, v_scale, scale, stream)
         return o
 
 

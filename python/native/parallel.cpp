@@ -96,7 +96,8 @@ class PyPrefill {
   }
   ContextPrefill& prefill() { return *prefill_; }
   void launch(nb::handle q, nb::handle k, nb::handle v, nb::handle o, nb::handle lse, nb::handle sink,
-              nb::handle scale, nb::handle stream) {
+              nb::handle q_scale, nb::handle k_scale, nb::handle v_scale, nb::handle scale,
+              nb::handle stream) {
     Tensors use(*runtime_, stream);
     const DType kv = config_.kv_dtype.value_or(config_.dtype);
     // FP8 has no type for results: BF16 then, as the planner has it.
@@ -106,6 +107,9 @@ class PyPrefill {
     args.o = use("o", o, out, true);
     args.lse = use.optional("lse", lse, DType::f32, true);
     args.sink = use.optional("sink", sink, DType::f32);
+    args.q_scale = use.optional("q_scale", q_scale, DType::f32);
+    args.k_scale = use.optional("k_scale", k_scale, DType::f32);
+    args.v_scale = use.optional("v_scale", v_scale, DType::f32);
     if (!scale.is_none()) args.scale = nb::cast<double>(scale);
     const nb::gil_scoped_release others_may_run;
     prefill_->launch(args, use.stream());
@@ -217,7 +221,7 @@ void bind_parallel(nb::module_& module) {
       .def("way",
            [](PyPrefill& self) { return self.prefill().way() == PrefillWay::ring ? "ring" : "gather"; })
       .def("launch", &PyPrefill::launch, "q"_a, "k"_a, "v"_a, "o"_a, "lse"_a.none(), "sink"_a.none(),
-           "scale"_a.none(), "stream"_a.none());
+           "q_scale"_a.none(), "k_scale"_a.none(), "v_scale"_a.none(), "scale"_a.none(), "stream"_a.none());
   nb::class_<PyDecode>(module, "ContextDecode")
       .def(nb::init<nb::handle, const std::string&, TransportHandle, std::int64_t, std::int64_t,
                     const std::string&, const std::string&>())

@@ -238,6 +238,60 @@ class FlashAttention(unittest.TestCase):
         with self.assertRaisesRegex(kiln.Error, "page_table: int64; int32 is needed"):
             fa.flash_attn_with_kvcache(q, k_pages, v_pages, cache_seqlens=lengths, page_table=table.long())
 
+    def test_depths_between_those_of_kernels(self):
+        q, k, v = self.make((2, 20, 4, 40), (2, 35, 2, 40), (2, 35, 2, 40))
+        out, lse = fa.flash_attn_func(q, k, v, causal=True, return_attn_probs=True)
+        for i in range(2):
+            wanted, wanted_lse = reference(q[i], k[i], v[i], causal=True)
+            self.close(out[i], wanted)
+            self.assertLess((lse[i] - wanted_lse).abs().max().item(), 1e-3)
+        offsets = torch.tensor([0, 20], dtype=torch.int32)
+        into = torch.zeros_like(q[0])
+        self.assertIs(fa.flash_attn_varlen_func(q[0], k[0, :20], v[0, :20], offsets, offsets, 20, 20, out=into), into)
+        self.close(into, reference(q[0], k[0, :20], v[0, :20])[0])
+
+    def test_sides_from_a_tensor(self):
+        q, k, v = self.make((1, 20, 2, 64), (1, 30, 2, 64), (1, 30, 2, 64))
+        self.close(fa.flash_attn_func(q, k, v, window_size=torch.tensor([4, 3]))[0], reference(q[0], k[0], v[0], window=(4, 3))[0])
+
+    def test_used_rows_with_second_pair(self):
+        q, qv, k, v = (x.bfloat16() for x in self.make((9, 4, 64), (9, 4, 512), (60, 1, 64), (60, 1, 512)))
+        offsets_q, offsets_k = (torch.tensor(x, dtype=torch.int32) for x in ((0, 4, 4, 9), (0, 25, 35, 60)))
+        used_q, used_k = (torch.tensor(x, dtype=torch.int32) for x in ((3, 0, 5), (20, 7, 0)))
+        with self.hopper():
+            out, lse = fa.flash_attn_varlen_func(q, k, v, offsets_q, offsets_k, 5, 25, used_q, used_k, qv=qv, causal=True, return_attn_probs=True)
+        mine, keys = slice(0, 3), slice(0, 20)
+        wanted, wanted_lse = reference(torch.cat((q, qv), -1)[mine], torch.cat((k, v), -1)[keys], v[keys], causal=True)
+        self.close(out[mine], wanted)
+        self.assertLess((lse[:, mine] - wanted_lse).abs().max().item(), 5e-3)
+        self.assertEqual(out[4:].abs().max().item(), 0.0)  # a sequence without keys
+
+    def test_pages_of_some_sequences(self):
+        q, k_pages, v_pages = self.make((2, 1, 4, 64), (8, 16, 2, 64), (8, 16, 2, 64))
+        table = torch.tensor([[4, 1], [7, 6], [2, 5]], dtype=torch.int32)
+        lengths, which = torch.tensor([31, 17], dtype=torch.int32), torch.tensor([2, 0], dtype=torch.int32)
+        out = fa.flash_attn_with_kvcache(q, k_pages, v_pages, cache_seqlens=lengths, page_table=table, cache_batch_idx=which)
+        for i in range(2):
+            keys, values = (x[table[which[i]].long()].reshape(32, 2, 64)[: lengths[i]] for x in (k_pages, v_pages))
+            self.close(out[i], reference(q[i], keys, values)[0])
+
+    def test_rotary_of_bytes(self):
+        q, k_cache, v_cache, k, v = ((x / 2).to(torch.float8_e4m3fn) for x in
+                                     self.make((2, 2, 4, 64), (2, 40, 2, 64), (2, 40, 2, 64), (2, 2, 2, 64), (2, 2, 2, 64)))
+        angles = torch.rand(48, 16).double() * 6
+        cos, sin = (x.to(torch.float8_e4m3fn) for x in (angles.cos(), angles.sin()))
+        lengths = torch.tensor([30, 17], dtype=torch.int32)
+        with self.hopper():
+            out = fa.flash_attn_with_kvcache(q, k_cache, v_cache, k, v, cache_seqlens=lengths, causal=True, rotary_cos=cos, rotary_sin=sin)
+        for i in range(2):
+            at, end = [int(lengths[i]) + j for j in range(2)], int(lengths[i]) + 2
+            turned = rotate(k[i].float(), cos.float(), sin.float(), at, True)
+            self.assertLess((k_cache[i, lengths[i]:end].double() - turned.double()).abs().max().item(), 0.13)  # eight bits
+            self.assertTrue(torch.equal(v_cache[i, lengths[i]:end].float(), v[i].float()))
+            queries = rotate(q[i].float(), cos.float(), sin.float(), at, True).to(torch.float8_e4m3fn).float()
+            wanted = reference(queries, k_cache[i, :end].float(), v_cache[i, :end].float(), causal=True)[0]
+            self.assertLess(((out[i].double() - wanted).norm() / wanted.norm()).item(), 4e-2)
+
     def test_combine(self):
         q, k, v = self.make((20, 2, 64), (40, 2, 64), (40, 2, 64))
         halves = [reference(q, k[part], v[part]) for part in (slice(0, 13), slice(13, 40))]

@@ -175,6 +175,57 @@ class FlashInfer(unittest.TestCase):
         self.assertLess((lse - w_lse[0]).abs().max().item(), 1e-3)
         self.close(fi.single_decode_with_kv_cache(q[0], k, v), reference(q[:1], k, v)[0][0])
 
+    def test_slopes_beside_masks_and_caps(self):
+        q, k, v = (torch.randn(n, h, 64, dtype=torch.float16) for n, h in ((13, 4), (29, 2), (29, 2)))
+        slopes = torch.tensor([2.0**-2, 2.0**-4, 2.0**-6, 2.0**-8])
+        self.assertTrue(torch.equal(fi.slopes(4, "cpu"), slopes))
+        self.assertTrue(torch.allclose(fi.slopes(6, "cpu")[4:], torch.tensor([2.0**-1, 2.0**-3])))
+        plain = fi.single_prefill_with_kv_cache(q, k, v, causal=True, pos_encoding_mode="ALIBI")
+        self.close(plain, reference(q, k, v, causal=True, slopes=slopes)[0])
+        starts, keys = (torch.tensor(x, dtype=torch.int32) for x in ((0, 13), (0, 29)))
+        wrapper = fi.BatchPrefillWithRaggedKVCacheWrapper(self.workspace)
+        below = torch.ones(13, 29, dtype=torch.bool).tril(16)
+        results = []
+        for cap in (0.0, 2.0):
+            for rule in (dict(causal=True), dict(custom_mask=below.flatten())):
+                wrapper.plan(starts, keys, 4, 2, 64, pos_encoding_mode="ALIBI", logits_soft_cap=cap, **rule)
+                results.append(wrapper.run(q, k, v))
+        self.close(results[1], results[0].double())
+        self.close(results[3], results[2].double())
+        # Slopes are inside the cap.
+        heads = [x.double().repeat_interleave(2, 1).transpose(0, 1) for x in (k, v)]
+        distance = torch.arange(29)[None] - torch.arange(16, 29)[:, None]
+        s = q.double().transpose(0, 1) @ heads[0].transpose(1, 2) / 8 + slopes.double()[:, None, None] * distance
+        s = (2 * torch.tanh(s / 2)).masked_fill(~below, float("-inf"))
+        self.close(results[2], (s.softmax(-1) @ heads[1]).transpose(0, 1))
+
+    def test_older_forms_and_options(self):
+        self.assertIs(fi.decode.BatchDecodeWithPagedKVCacheWrapper, fi.BatchDecodeWithPagedKVCacheWrapper)
+        cache, q = self.pages(), torch.randn(3, 4, 64, dtype=torch.float16)
+        wrapper, planned = fi.BatchDecodeWithPagedKVCacheWrapper(self.workspace), (self.indptr, self.indices, self.last, 4, 2, 64, 16)
+        fi.fast_decode_plan(wrapper, *planned, non_blocking=True, global_override_indptr_cpu=self.indptr)
+        lse, other = torch.empty(3, 4), torch.empty(3, 4)
+        out = wrapper.run(q, cache, lse=lse)
+        self.close(out, wrapper.run(q, cache, lse=other, return_lse=True)[0].double())
+        self.assertTrue(torch.equal(lse, other))
+        for keywords in (dict(prefix_len_ptr=self.indptr), dict(token_pos_in_items_len=3)):
+            with self.assertRaisesRegex(NotImplementedError, next(iter(keywords))):
+                fi.BatchPrefillWithPagedKVCacheWrapper(self.workspace).plan(torch.arange(4), *planned, **keywords)
+        with self.assertRaisesRegex(NotImplementedError, "kv_cache_sf"):
+            wrapper.run(q, cache, kv_cache_sf=lse)
+        # A prefix of all sequences in front of their pages.
+        k, v = (torch.randn(20, 2, 64, dtype=torch.float16) for _ in range(2))
+        for kind, rows, starts in ((fi.BatchDecodeWithSharedPrefixPagedKVCacheWrapper, 3, ()),
+                                   (fi.BatchPrefillWithSharedPrefixPagedKVCacheWrapper, 5, (torch.tensor([0, 2, 4, 5], dtype=torch.int32),))):
+            q = torch.randn(rows, 4, 64, dtype=torch.float16)
+            shared = kind(self.workspace)
+            shared.begin_forward(*starts, *planned)
+            out = shared.forward(q, k, v, cache, **(dict(causal=True) if starts else {}))
+            for i in range(3):
+                mine = slice(i, i + 1) if not starts else slice(starts[0][i], starts[0][i + 1])
+                keys, values = (torch.cat(x) for x in zip((k, v), self.keys(cache, "NHD", i)))
+                self.close(out[mine], reference(q[mine], keys, values, causal=True)[0])
+
     def test_merge_and_cascade(self):
         q, k, v = (torch.randn(n, h, 64, dtype=torch.float16) for n, h in ((5, 4), (40, 2), (40, 2)))
         parts = [reference(q, k[part], v[part]) for part in (slice(0, 13), slice(13, 30), slice(30, 40))]

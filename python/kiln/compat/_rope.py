@@ -33,7 +33,7 @@ def block_of_pages(pool: torch.Tensor, table: torch.Tensor) -> torch.Tensor:
 
 def with_rotated_pages(q, k, v, table, lengths, starts, rope: dict) -> tuple:
     """q, and a cache of one block for each sequence with rotated keys: arguments of kt.decode(continuous=True)."""
-    keys = block_of_pages(k, table)
+    keys = block_of_pages(k, table).to(q.dtype)  # what was rotated has no room in eight bits
     keys = turned(keys, torch.arange(keys.shape[1], device=keys.device).expand(keys.shape[0], -1), **rope)
     q = turned(q, rows_of(starts, lengths, q.shape[0]), **rope)
-    return q, keys, block_of_pages(v, table), kt.row_offsets(keys.shape[0], 1, q)[:-1, None]
+    return q, keys, block_of_pages(v, table).to(q.dtype), kt.row_offsets(keys.shape[0], 1, q)[:-1, None]

@@ -9,11 +9,11 @@ import torch
 
 def scores(left: int = -1, right: int = -1, chunk: int = 0, softcap: float = 0.0, slopes: Optional[torch.Tensor] = None,
            first: Optional[torch.Tensor] = None, used_q: Optional[torch.Tensor] = None, used_k: Optional[torch.Tensor] = None,
-           seen: Optional[torch.Tensor] = None) -> dict[str, Any]:
+           seen: Optional[torch.Tensor] = None, slopes_capped: bool = False) -> dict[str, Any]:
     """The row at position p = i + Sk - Sq sees keys from p - left to p + right (negative: no bound).
 
     chunk    keys of p's chunk alone
-    slopes   float32 [heads] or [batch, heads]: a bias of -slope |p - j|
+    slopes   float32 [heads] or [batch, heads]: a bias of -slope |p - j|, or with slopes_capped slope (j - p), which softcap takes in
     first    int32 [batch]: keys before it are hidden
     used_q   int32 [batch]: Sq, fewer rows than there are; used_k: Sk, fewer keys than there are
     seen     bool [batch, rows, keys]"""
@@ -59,9 +59,14 @@ def scores(left: int = -1, right: int = -1, chunk: int = 0, softcap: float = 0.0
         hidden.append("seen[b, q, k] != 0")
     if not hidden and slopes is None:
         return {**keywords, "softcap": softcap}
-    value = f"{float(softcap)!r} * tanh(score / {float(softcap)!r})" if softcap else "score"
+    value = "score"
     if slopes is not None:
         captured["slope"] = slopes.float() if slopes.dim() == 2 else slopes.float()[None]
+    if slopes is not None and slopes_capped:
+        value = f"(score + slope[b, h] * (k - {place}))"
+    if softcap:
+        value = f"{float(softcap)!r} * tanh({value} / {float(softcap)!r})"
+    if slopes is not None and not slopes_capped:
         value = f"{value} - slope[b, h] * abs({place} - k)"
     return {**keywords, "score_mod": f"where({' && '.join(hidden)}, {value}, -inf)" if hidden else value, "captured": captured or None}
 

@@ -5,7 +5,8 @@
 Arguments and meaning are the original's. What kiln has no kernel for raises NotImplementedError with the reason: a backward pass,
 dropout, `qv` on other targets than sm_90a. Windows of two sides, chunks and left padding are masks of kernels that leave hidden tiles out, their
 numbers parameters of the launch: one kernel serves all of them. Slopes of one's own and `seqused` of ragged rows are score expressions
-(`_scores.py`), whose kernels compute hidden tiles, too.
+(`_scores.py`), whose kernels compute hidden tiles, too; beside `qv` the rows in use are copied together. Depths that are no multiple of
+16 are filled up with zeros, in copies.
 Results of the same call are the same bit for bit, so `deterministic` changes nothing; nor does `pack_gqa`, which kernels decide by
 themselves. `num_splits` is kept where rows are few (up to 8); longer ones are not split, and need it not.
 FlashAttention-2's positional `dropout_p` is not taken: name it, and it must be 0.
@@ -13,7 +14,7 @@ FlashAttention-2's positional `dropout_p` is not taken: name it, and it must be 
 from __future__ import annotations
 
 import json
-from typing import Optional, Union
+from typing import NamedTuple, Optional, Union
 
 import torch
 
@@ -42,9 +43,46 @@ def _lined(*tensors):
     return tuple(x if x is None or x.stride(-1) == 1 or x.shape[-1] == 1 else x.contiguous() for x in tensors)
 
 
+def _window(window_size) -> tuple[int, int]:
+    """The sides, which may also be elements of a tensor."""
+    left, right = window_size
+    return int(left), int(right)
+
+
+def _wider(q, k, v, softmax_scale) -> tuple:
+    """q, k, v with depths of a multiple of 16, which kernels have: columns of zeros change neither scores nor outputs. With the scale of
+    the depth as it was."""
+    depths = q.shape[-1], v.shape[-1]
+    if depths[0] % 16 == 0 and depths[1] % 16 == 0:
+        return q, k, v, softmax_scale
+    q, k, v = (torch.nn.functional.pad(x, (0, -x.shape[-1] % 16)) for x in (q, k, v))
+    return q, k, v, depths[0] ** -0.5 if softmax_scale is None else softmax_scale
+
+
+def _narrower(got, columns: int, with_lse: bool, out=None):
+    """The first `columns` of a result, in `out` where it is given."""
+    result, lse = got if with_lse else (got, None)
+    if result.shape[-1] != columns:
+        result = result[..., :columns] if out is None else out.copy_(result[..., :columns])
+    return _result(result, lse, with_lse)
+
+
+def _close_up(offsets: torch.Tensor, used: torch.Tensor, total: int) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    """Ragged rows of which each sequence uses the first `used`, brought together: the row that each comes from, where each row of before
+    is now (unused ones: anywhere), and the new offsets. Nothing goes to the host."""
+    rows = torch.arange(total, dtype=torch.int32, device=offsets.device)
+    closed = torch.nn.functional.pad(used.cumsum(0, dtype=torch.int32), (1, 0))
+
+    def places(begin, end):
+        sequence = torch.searchsorted(begin[1:].contiguous(), rows, right=True).clamp_(max=used.numel() - 1)
+        return (end[sequence] + rows - begin[sequence]).clamp_(0, max(total - 1, 0)).long()
+
+    return places(closed, offsets), places(offsets, closed), closed
+
+
 def _scores(causal: bool, window_size, attention_chunk: int, softcap: float, **rest) -> dict:
     """The keywords of kiln's masks and modifiers."""
-    left, right = window_size
+    left, right = _window(window_size)
     return scores(left, 0 if causal else right, attention_chunk, softcap, **rest)
 
 
@@ -110,8 +148,11 @@ def flash_attn_func(q, k, v, softmax_scale=None, causal=False, qv=None, q_descal
     blocks = _max_blocks(q.device, sm_margin)
     if qv is not None:
         return _with_qv(q, k, v, qv, softmax_scale, rules, return_lse=return_attn_probs, max_blocks=blocks)
-    return kt.attention(q, k, v, **rules, **_descales(q_descale, k_descale, v_descale), scale=softmax_scale, return_lse=return_attn_probs,
-                        splits=num_splits if num_splits > 1 else 0, max_blocks=blocks)
+    columns = v.shape[-1]
+    q, k, v, softmax_scale = _wider(q, k, v, softmax_scale)
+    got = kt.attention(q, k, v, **rules, **_descales(q_descale, k_descale, v_descale), scale=softmax_scale, return_lse=return_attn_probs,
+                       splits=num_splits if num_splits > 1 else 0, max_blocks=blocks)
+    return _narrower(got, columns, return_attn_probs)
 
 
 def flash_attn_qkvpacked_func(qkv, softmax_scale=None, causal=False, q_descale=None, k_descale=None, v_descale=None, window_size=(-1, -1),
@@ -137,23 +178,47 @@ def flash_attn_varlen_func(q, k, v, cu_seqlens_q, cu_seqlens_k=None, max_seqlen_
     _check(num_splits, dropout_p)
     q, k, v, qv = _lined(q, k, v, qv)
     used_k = None if block_table is not None else seqused_k
+    if qv is not None and block_table is None and (seqused_q is not None or used_k is not None):
+        return _used_with_qv(q, k, v, qv, cu_seqlens_q, cu_seqlens_k, seqused_q, used_k, return_attn_probs, out,
+                             dict(max_seqlen_q=max_seqlen_q, max_seqlen_k=max_seqlen_k, softmax_scale=softmax_scale, causal=causal,
+                                  window_size=window_size, attention_chunk=attention_chunk, softcap=softcap, sm_margin=sm_margin,
+                                  alibi_slopes=alibi_slopes))
     rules = _scores(causal, window_size, attention_chunk, softcap, slopes=alibi_slopes, used_q=seqused_q, used_k=used_k)
     blocks = _max_blocks(q.device, sm_margin)
     if qv is not None:
         return _with_qv(q, k, v, qv, softmax_scale, rules, block_table, seqused_k if block_table is not None else None, cu_seqlens_q,
                         cu_seqlens_k if block_table is None else None, max_seqlen_q, max_seqlen_k if block_table is None else 0,
                         return_attn_probs, out, blocks)
-    common = dict(**rules, **_descales(q_descale, k_descale, v_descale), scale=softmax_scale, sink=s_aux, out=out, return_lse=return_attn_probs,
+    columns = v.shape[-1]
+    if block_table is None:
+        q, k, v, softmax_scale = _wider(q, k, v, softmax_scale)
+    common = dict(**rules, **_descales(q_descale, k_descale, v_descale), scale=softmax_scale, sink=s_aux,
+                  out=out if v.shape[-1] == columns else None, return_lse=return_attn_probs,
                   splits=num_splits if num_splits > 1 else 0, max_blocks=blocks)
     if block_table is not None:
         if seqused_k is None:
             raise Error("bad_input", "seqused_k: None; with block_table the lengths, int32 [batch], are needed")
         return kt.decode(q, k, v, page_table=block_table, seqlens_k=seqused_k, cu_seqlens_q=cu_seqlens_q, max_seqlen_q=max_seqlen_q, **common)
-    return kt.attention(q, k, v, cu_seqlens_q=cu_seqlens_q, cu_seqlens_k=cu_seqlens_k, max_seqlen_q=max_seqlen_q, max_seqlen_k=max_seqlen_k,
-                        **common)
+    got = kt.attention(q, k, v, cu_seqlens_q=cu_seqlens_q, cu_seqlens_k=cu_seqlens_k, max_seqlen_q=max_seqlen_q, max_seqlen_k=max_seqlen_k,
+                       **common)
+    return _narrower(got, columns, return_attn_probs, out)
 
 
-def _check_cache(k, v, cu_seqlens_q, cu_seqlens_k_new, max_seqlen_q, rotary_cos, rotary_sin, page_table, cache_batch_idx) -> None:
+def _used_with_qv(q, k, v, qv, cu_seqlens_q, cu_seqlens_k, seqused_q, seqused_k, with_lse: bool, out, keywords: dict):
+    """flash_attn_varlen_func with qv over sequences that are shorter than their rows: copies without the rows between."""
+    if seqused_q is not None:
+        source, place, cu_seqlens_q = _close_up(cu_seqlens_q, seqused_q, q.shape[0])
+        q, qv = q[source], qv[source]
+    if seqused_k is not None:
+        source, _, cu_seqlens_k = _close_up(cu_seqlens_k, seqused_k, k.shape[0])
+        k, v = k[source], v[source]
+    got, lse = flash_attn_varlen_func(q, k, v, cu_seqlens_q, cu_seqlens_k, qv=qv, return_attn_probs=True, **keywords)
+    if seqused_q is not None:
+        got, lse = got[place], lse[:, place]
+    return _result(got if out is None else out.copy_(got), lse, with_lse)
+
+
+def _check_cache(k, v, cu_seqlens_q, cu_seqlens_k_new, max_seqlen_q, rotary_cos, rotary_sin) -> None:
     if (k is None) != (v is None):
         raise Error("bad_input", "k and v: one of them; both or neither is needed")
     if cu_seqlens_q is not None and max_seqlen_q is None:
@@ -163,10 +228,36 @@ def _check_cache(k, v, cu_seqlens_q, cu_seqlens_k_new, max_seqlen_q, rotary_cos,
     for name, given in (("rotary_cos", rotary_cos), ("cu_seqlens_k_new", cu_seqlens_k_new)):
         if given is not None and k is None:
             raise Error("bad_input", f"{name}: given without k; new keys are needed")
-    if rotary_cos is not None and k.dtype not in kt._DTYPES:
-        raise _missing("rotary_cos", "given", f"k is {str(k.dtype)[6:]}: bfloat16 or float16 is rotated")
-    if page_table is not None and cache_batch_idx is not None:
-        raise Error("bad_input", "cache_batch_idx: given with page_table; one of them is needed")
+
+
+class _Turn(NamedTuple):
+    """Rotary embedding of a call."""
+
+    cos: torch.Tensor
+    sin: torch.Tensor
+    positions: torch.Tensor  # int32 [batch], of the first new rows
+    interleaved: bool
+
+    def __call__(self, x, fixed: bool, offsets, longest: int):
+        """As rotated(), of float8_e4m3fn by way of bfloat16."""
+        if x.dtype in kt._DTYPES:
+            return rotated(x, self.cos, self.sin, self.positions, self.interleaved, fixed, offsets, longest)
+        return rotated(x.bfloat16(), self.cos.bfloat16(), self.sin.bfloat16(), self.positions, self.interleaved, fixed, offsets, longest).to(x.dtype)
+
+
+def _write_rows(k, v, k_cache, v_cache, table, cache_seqlens, offsets, page_size: int, turn: Optional[_Turn]) -> torch.Tensor:
+    """New rows behind the cache's own; returns the lengths with them. `offsets`: of ragged rows."""
+    batch, new_rows = table.shape[0], k.shape[0] if offsets is not None else k.shape[1]
+    if turn is not None and k.dtype not in kt._DTYPES:  # the kernel that writes does not turn bytes
+        k, turn = turn(k, False, offsets, new_rows), None
+    if offsets is not None:
+        lengths = cache_seqlens + offsets.diff()
+    else:
+        lengths, offsets = cache_seqlens + new_rows, kt.row_offsets(batch, new_rows, k)
+        k, v = (x.reshape(-1, *x.shape[2:]) for x in (k, v))
+    how = (turn.cos, turn.sin, turn.positions, turn.interleaved) if turn is not None else ()
+    append(k, v, k_cache, v_cache, table, lengths, offsets, new_rows, page_size, *how)
+    return lengths
 
 
 def flash_attn_with_kvcache(q, k_cache, v_cache, k=None, v=None, qv=None, rotary_cos=None, rotary_sin=None,
@@ -183,7 +274,7 @@ def flash_attn_with_kvcache(q, k_cache, v_cache, k=None, v=None, qv=None, rotary
     if k_cache.stride(-1) != 1 or v_cache.stride(-1) != 1:
         raise Error("bad_input", f"k_cache, v_cache: strides {k_cache.stride()}, {v_cache.stride()}; a contiguous last dimension is needed")
     rules = _scores(causal, window_size, attention_chunk, softcap, first=cache_leftpad)
-    _check_cache(k, v, cu_seqlens_q, cu_seqlens_k_new, max_seqlen_q, rotary_cos, rotary_sin, page_table, cache_batch_idx)
+    _check_cache(k, v, cu_seqlens_q, cu_seqlens_k_new, max_seqlen_q, rotary_cos, rotary_sin)
     ragged = cu_seqlens_q is not None
     batch = cu_seqlens_q.shape[0] - 1 if ragged else q.shape[0]
     device = q.device
@@ -195,23 +286,19 @@ def flash_attn_with_kvcache(q, k_cache, v_cache, k=None, v=None, qv=None, rotary
         cache_seqlens = torch.full((batch,), cache_seqlens, dtype=torch.int32, device=device)
     page_size = k_cache.shape[1] if page_table is not None else 0
     table = page_table
+    if table is not None and cache_batch_idx is not None:
+        table = table[cache_batch_idx.long()]
     if table is None:  # a cache of one block for each sequence
         table = cache_batch_idx.view(-1, 1) if cache_batch_idx is not None else kt.row_offsets(batch, 1, q)[:batch].view(-1, 1)
     rows = max_seqlen_q if ragged else q.shape[1]
     lengths = cache_seqlens
     if k is not None:
-        new_rows = k.shape[0] if cu_seqlens_k_new is not None else k.shape[1]
-        start = rotary_seqlens if rotary_seqlens is not None else cache_seqlens
+        fixed = not (causal or max(_window(window_size)) >= 0 or attention_chunk)
         if rotary_cos is not None:
-            fixed = not (causal or max(window_size) >= 0 or attention_chunk)
-            q = rotated(q, rotary_cos, rotary_sin, start, rotary_interleaved, fixed, cu_seqlens_q, rows)
-        if cu_seqlens_k_new is not None:
-            lengths, offsets = cache_seqlens + cu_seqlens_k_new.diff(), cu_seqlens_k_new
-        else:
-            lengths, offsets = cache_seqlens + new_rows, kt.row_offsets(batch, new_rows, q)
-            k, v = (x.reshape(-1, *x.shape[2:]) for x in (k, v))
-        append(k, v, k_cache, v_cache, table, lengths, offsets, new_rows, page_size, rotary_cos, rotary_sin,
-               start if rotary_cos is not None else None, rotary_interleaved, False)
+            start = rotary_seqlens if rotary_seqlens is not None else cache_seqlens
+            turn = _Turn(rotary_cos, rotary_sin, start, rotary_interleaved)
+            q = turn(q, fixed, cu_seqlens_q, rows)
+        lengths = _write_rows(k, v, k_cache, v_cache, table, cache_seqlens, cu_seqlens_k_new, page_size, turn if rotary_cos is not None else None)
     flat = q if ragged else q.reshape(-1, *q.shape[2:])
     offsets_q = cu_seqlens_q if ragged else kt.row_offsets(batch, rows, q)
     blocks = _max_blocks(device, sm_margin)

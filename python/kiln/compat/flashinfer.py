@@ -6,10 +6,12 @@ Arguments and meaning are the original's: wrappers are planned and run, pages co
 "NHD" and "HND", log-sum-exp is base 2. Kernels plan by themselves from lengths on the device, so a plan is a page table, and the workspace
 buffers are not used. Masks of batches are score expressions, which compute every key. "ROPE_LLAMA" rotates a copy of the keys (`_rope.py`).
 What kiln has no kernel for raises NotImplementedError with the reason: caches of float8_e5m2, block-sparse wrappers.
+The original's submodules (`flashinfer.decode`, `.prefill`, `.page`, `.cascade`, `.mla`) are this module.
 """
 from __future__ import annotations
 
 import math
+import sys
 from typing import Optional, Sequence
 
 import torch
@@ -18,18 +20,33 @@ from .. import torch as kt
 from .._errors import Error
 from ._rope import rows_of, turned, with_rotated_pages
 from ._scores import scores
+from ._states import get_batch_indices_positions, get_seq_lens, merge_state, merge_state_in_place, merge_states, slopes
 
 __all__ = ["BatchDecodeWithPagedKVCacheWrapper", "BatchMLAPagedAttentionWrapper", "BatchPrefillWithPagedKVCacheWrapper",
-           "BatchPrefillWithRaggedKVCacheWrapper", "CUDAGraphBatchDecodeWithPagedKVCacheWrapper", "MultiLevelCascadeAttentionWrapper",
-           "append_paged_kv_cache", "append_paged_mla_kv_cache", "get_batch_indices_positions", "get_seq_lens", "merge_state",
+           "BatchPrefillWithRaggedKVCacheWrapper", "BatchDecodeWithSharedPrefixPagedKVCacheWrapper",
+           "BatchPrefillWithSharedPrefixPagedKVCacheWrapper", "CUDAGraphBatchDecodeWithPagedKVCacheWrapper", "MultiLevelCascadeAttentionWrapper",
+           "append_paged_kv_cache", "append_paged_mla_kv_cache", "fast_decode_plan", "get_batch_indices_positions", "get_seq_lens", "merge_state",
            "merge_state_in_place", "merge_states", "single_decode_with_kv_cache", "single_prefill_with_kv_cache"]
 
 _LOG2_E = math.log2(math.e)
 _MOST_TABLE = 1 << 26  # entries of a page table that a graph may need
 
+decode = prefill = page = cascade = mla = sys.modules[__name__]
+
+# Options that say how the original works, not what it computes.
+_WORKINGS = {"block_tables", "data_type", "disable_split_kv", "fixed_split_size", "global_override_indptr_cpu", "max_sequence_kv",
+             "max_token_per_sequence", "non_blocking", "q_len_per_req", "seq_lens", "seq_lens_q", "use_fp16_qk_reduction", "use_profiler"}
+
 
 def _missing(name: str, value, why: str):
     return NotImplementedError(f"{name}: {value}; {why}")
+
+
+def _check_others(others: dict) -> None:
+    """Refuses options that are not known to leave results as they are."""
+    for name, value in others.items():
+        if name not in _WORKINGS and value is not None:
+            raise _missing(name, "given", "None is needed")
 
 
 def _heads_second(kv_layout: str) -> bool:
@@ -44,13 +61,17 @@ def _pools(cache, kv_layout: str):
     return (k.transpose(1, 2), v.transpose(1, 2)) if _heads_second(kv_layout) else (k, v)
 
 
-def _rules(causal: bool, window_left: Optional[int], pos_encoding_mode: str, logits_soft_cap, seen=None) -> dict:
+def _rules(q, causal: bool, window_left: Optional[int], pos_encoding_mode: str, logits_soft_cap, seen=None) -> dict:
+    """Keywords of kiln.torch for queries q [.., heads, depth]."""
     if pos_encoding_mode not in ("NONE", "ALIBI", "ROPE_LLAMA"):
         raise Error("bad_input", f"pos_encoding_mode: {pos_encoding_mode!r}; NONE, ALIBI or ROPE_LLAMA is needed")
     left = -1 if window_left is None else window_left
-    if pos_encoding_mode == "ALIBI":
-        return {**scores(left, 0 if causal else -1), "softcap": 0.0, "score_mod": "alibi"}
-    return scores(left, 0 if causal else -1, softcap=float(logits_soft_cap or 0.0), seen=seen)
+    right = 0 if causal else -1
+    softcap = float(logits_soft_cap or 0.0)
+    if pos_encoding_mode == "ALIBI" and seen is None and softcap == 0.0:
+        return {**scores(left, right), "softcap": 0.0, "score_mod": "alibi"}
+    biases = slopes(q.shape[-2], q.device) if pos_encoding_mode == "ALIBI" else None
+    return scores(left, right, softcap=softcap, slopes=biases, slopes_capped=True, seen=seen)
 
 
 def _rope(options: dict) -> Optional[dict]:
@@ -71,10 +92,11 @@ def _results(out, lse, v_scale, wanted: bool, lse_out):
     """lse [heads, rows], natural logarithm, as FlashInfer has it: [rows, heads], base 2."""
     if v_scale is not None:
         out.mul_(float(v_scale))
-    if not wanted:
+    if lse is None or not (wanted or lse_out is not None):
         return out
     lse = lse.transpose(-1, -2) * _LOG2_E
-    return out, (lse_out.copy_(lse) if lse_out is not None else lse.contiguous())
+    lse = lse_out.copy_(lse) if lse_out is not None else lse.contiguous()
+    return (out, lse) if wanted else out
 
 
 class _Pages:
@@ -148,6 +170,7 @@ class BatchDecodeWithPagedKVCacheWrapper(_Wrapper):
     def plan(self, indptr, indices, last_page_len, num_qo_heads, num_kv_heads, head_dim, page_size, pos_encoding_mode="NONE", window_left=-1,
              logits_soft_cap=None, q_data_type="float16", kv_data_type=None, o_data_type=None, data_type=None, sm_scale=None, rope_scale=None,
              rope_theta=None, non_blocking=True, **others):
+        _check_others(others)
         self._pages.plan(indptr, indices, last_page_len, page_size, self.device, self._fixed(indptr.numel() - 1, self._indices_buffer))
         self._options = dict(pos_encoding_mode=pos_encoding_mode, window_left=window_left, logits_soft_cap=logits_soft_cap, sm_scale=sm_scale,
                              rope_scale=rope_scale, rope_theta=rope_theta)
@@ -157,21 +180,27 @@ class BatchDecodeWithPagedKVCacheWrapper(_Wrapper):
     def run(self, q, paged_kv_cache, *, q_scale=None, k_scale=None, v_scale=None, out=None, lse=None, return_lse=False, enable_pdl=None,
             window_left=None, sinks=None, **others):
         """q [batch, heads, depth]. Returns out, or (out, lse [batch, heads])."""
-        planned = self._planned()
+        _check_others(others)
+        planned, with_lse = self._planned(), return_lse or lse is not None
         left = planned["window_left"] if window_left is None else window_left
         k, v = _pools(paged_kv_cache, self._layout)
         table, rope = self._pages.table, _rope(planned)
         if rope is not None:
             q, k, v, table = with_rotated_pages(q, k, v, table, self._pages.lengths, kt.row_offsets(q.shape[0], 1, q), rope)
-        got = kt.decode(q, k, v, page_table=table, seqlens_k=self._pages.lengths, sink=sinks, out=out, return_lse=return_lse,
+        got = kt.decode(q, k, v, page_table=table, seqlens_k=self._pages.lengths, sink=sinks, out=out, return_lse=with_lse,
                         continuous=rope is not None, scale=_scale(planned["sm_scale"], q.shape[-1], q_scale, k_scale),
-                        **_rules(left >= 0, left, planned["pos_encoding_mode"], planned["logits_soft_cap"]))
-        return _results(*(got if return_lse else (got, None)), v_scale, return_lse, lse)
+                        **_rules(q, left >= 0, left, planned["pos_encoding_mode"], planned["logits_soft_cap"]))
+        return _results(*(got if with_lse else (got, None)), v_scale, return_lse, lse)
 
     def forward_return_lse(self, q, paged_kv_cache, **keywords):
         return self.run(q, paged_kv_cache, return_lse=True, **keywords)
 
     forward, run_return_lse = run, forward_return_lse
+
+
+def fast_decode_plan(self: BatchDecodeWithPagedKVCacheWrapper, *arguments, **keywords) -> None:
+    """The plan of a wrapper, which is fast as it is."""
+    BatchDecodeWithPagedKVCacheWrapper.plan(self, *arguments, **keywords)
 
 
 class CUDAGraphBatchDecodeWithPagedKVCacheWrapper(BatchDecodeWithPagedKVCacheWrapper):
@@ -219,12 +248,13 @@ class _Rows(_Wrapper):
             longest = max(longest, self._options["longest"])
         self._options = dict(options, starts=starts, longest=longest, causal=causal, seen=seen)
 
-    def _common(self, depth, q_scale, k_scale, out, window_left, sinks):
+    def _common(self, q, q_scale, k_scale, out, window_left, sinks, others):
+        _check_others(others)
         planned = self._planned()
         window = planned["window_left"] if window_left is None else window_left
         return dict(cu_seqlens_q=planned["starts"], max_seqlen_q=planned["longest"], sink=sinks, out=out, return_lse=True,
-                    scale=_scale(planned["sm_scale"], depth, q_scale, k_scale), 
-                    **_rules(planned["causal"], window, planned["pos_encoding_mode"], planned["logits_soft_cap"], planned["seen"]))
+                    scale=_scale(planned["sm_scale"], q.shape[-1], q_scale, k_scale),
+                    **_rules(q, planned["causal"], window, planned["pos_encoding_mode"], planned["logits_soft_cap"], planned["seen"]))
 
 
 class BatchPrefillWithPagedKVCacheWrapper(_Rows):
@@ -242,6 +272,7 @@ class BatchPrefillWithPagedKVCacheWrapper(_Rows):
              head_dim_vo=None, custom_mask=None, packed_custom_mask=None, causal=False, pos_encoding_mode="NONE", use_fp16_qk_reduction=False,
              sm_scale=None, window_left=-1, logits_soft_cap=None, rope_scale=None, rope_theta=None, q_data_type="float16", kv_data_type=None,
              non_blocking=True, **others):
+        _check_others(others)
         counts = paged_kv_indptr.diff().cpu()
         self._plan_rows(qo_indptr, torch.where(counts > 0, (counts - 1) * page_size + paged_kv_last_page_len.cpu(), 0), causal, custom_mask,
                         packed_custom_mask,
@@ -260,7 +291,7 @@ class BatchPrefillWithPagedKVCacheWrapper(_Rows):
         if rope is not None:
             q, k, v, table = with_rotated_pages(q, k, v, table, self._pages.lengths, self._planned()["starts"], rope)
         got = kt.decode(q, k, v, page_table=table, seqlens_k=self._pages.lengths, continuous=rope is not None,
-                        **self._common(q.shape[-1], q_scale, k_scale, out, window_left, sinks))
+                        **self._common(q, q_scale, k_scale, out, window_left, sinks, others))
         return _results(*got, v_scale, return_lse, lse)
 
     def forward_return_lse(self, q, paged_kv_cache, **keywords):
@@ -281,6 +312,7 @@ class BatchPrefillWithRaggedKVCacheWrapper(_Rows):
     def plan(self, qo_indptr, kv_indptr, num_qo_heads, num_kv_heads, head_dim_qk, head_dim_vo=None, custom_mask=None, packed_custom_mask=None,
              causal=False, pos_encoding_mode="NONE", use_fp16_qk_reduction=False, window_left=-1, logits_soft_cap=None, sm_scale=None,
              rope_scale=None, rope_theta=None, q_data_type="float16", kv_data_type=None, non_blocking=True, **others):
+        _check_others(others)
         self._plan_rows(qo_indptr, kv_indptr.diff(), causal, custom_mask, packed_custom_mask,
                         dict(pos_encoding_mode=pos_encoding_mode, window_left=window_left, logits_soft_cap=logits_soft_cap, sm_scale=sm_scale,
                              rope_scale=rope_scale, rope_theta=rope_theta))
@@ -295,8 +327,9 @@ class BatchPrefillWithRaggedKVCacheWrapper(_Rows):
         rope = _rope(self._planned())
         if rope is not None:
             lengths, starts = self._keys[0].diff(), self._planned()["starts"]
+            k, v = k.to(q.dtype), v.to(q.dtype)
             q, k = turned(q, rows_of(starts, lengths, q.shape[0]), **rope), turned(k, rows_of(self._keys[0], lengths, k.shape[0]), **rope)
-        got = kt.attention(q, k, v, **self._common(q.shape[-1], q_scale, k_scale, out, window_left, sinks), cu_seqlens_k=self._keys[0],
+        got = kt.attention(q, k, v, **self._common(q, q_scale, k_scale, out, window_left, sinks, others), cu_seqlens_k=self._keys[0],
                            max_seqlen_k=self._keys[1])
         return _results(*got, v_scale, return_lse, lse)
 
@@ -314,7 +347,10 @@ class BatchMLAPagedAttentionWrapper:
         self._options, self._pages = None, _Pages()
 
     def plan(self, qo_indptr, kv_indptr, kv_indices, kv_len_arr, num_heads, head_dim_ckv, head_dim_kpe, page_size, causal, sm_scale, q_data_type,
-             kv_data_type, use_profiler=False):
+             kv_data_type, use_profiler=False, lse_mode="base2", **others):
+        _check_others(others)
+        if lse_mode != "base2":
+            raise _missing("lse_mode", repr(lse_mode), "'base2' is needed")
         lengths = kv_len_arr.to(device=self.device, dtype=torch.int32)
         self._pages.plan(kv_indptr, kv_indices, lengths - (kv_indptr.to(self.device).diff() - 1) * page_size, page_size, self.device)
         starts = qo_indptr.to(device=self.device, dtype=torch.int32)
@@ -328,6 +364,7 @@ class BatchMLAPagedAttentionWrapper:
 
     def run(self, q_nope, q_pe, ckv_cache, kpe_cache, out=None, lse=None, return_lse=False, **others):
         """q_nope [rows, heads, 512], q_pe [rows, heads, 64], ckv_cache [pages, page_size, 512], kpe_cache [pages, page_size, 64]."""
+        _check_others(others)
         if self._options is None:
             raise Error("bad_input", "run before plan; plan() is needed first")
         q = torch.cat((q_nope, q_pe), -1)
@@ -363,10 +400,48 @@ class MultiLevelCascadeAttentionWrapper:
     forward = run
 
 
+class BatchPrefillWithSharedPrefixPagedKVCacheWrapper:
+    """The original's older form of two levels: one prefix that all sequences share, and pages of each."""
+
+    def __init__(self, float_workspace_buffer, kv_layout: str = "NHD"):
+        self._own, self._layout = BatchPrefillWithPagedKVCacheWrapper(float_workspace_buffer, kv_layout), kv_layout
+
+    def begin_forward(self, qo_indptr, paged_kv_indptr, paged_kv_indices, paged_kv_last_page_len, num_qo_heads, num_kv_heads, head_dim, page_size):
+        self._pages = qo_indptr, paged_kv_indptr, paged_kv_indices, paged_kv_last_page_len, num_qo_heads, num_kv_heads, head_dim, page_size
+        self._planned_for = None
+
+    def forward(self, q, k_shared, v_shared, unique_kv_cache, causal=False, use_fp16_qk_reduction=False, sm_scale=None, rope_scale=None,
+                rope_theta=None):
+        """q [rows, heads, depth]; k_shared and v_shared as single_prefill_with_kv_cache."""
+        _check_others(dict(rope_scale=rope_scale, rope_theta=rope_theta))
+        if self._planned_for != (causal, sm_scale):
+            self._own.plan(*self._pages, causal=causal, sm_scale=sm_scale)
+            self._planned_for = causal, sm_scale
+        shared = single_prefill_with_kv_cache(q, k_shared, v_shared, kv_layout=self._layout, sm_scale=sm_scale, return_lse=True)
+        return merge_state(*shared, *self._own.run(q, unique_kv_cache, return_lse=True))[0]
+
+    def end_forward(self) -> None:
+        """Nothing: there is no state of a step."""
+
+
+class BatchDecodeWithSharedPrefixPagedKVCacheWrapper(BatchPrefillWithSharedPrefixPagedKVCacheWrapper):
+    """The same for one query row of each sequence."""
+
+    def begin_forward(self, unique_kv_indptr, unique_kv_indices, unique_kv_last_page_len, num_qo_heads, num_kv_heads, head_dim, page_size, **others):
+        _check_others(others)
+        rows = torch.arange(unique_kv_indptr.numel(), dtype=torch.int32)
+        super().begin_forward(rows, unique_kv_indptr, unique_kv_indices, unique_kv_last_page_len, num_qo_heads, num_kv_heads, head_dim, page_size)
+
+    def forward(self, q, k_shared, v_shared, unique_kv_cache, use_fp16_qk_reduction=False, sm_scale=None, rope_scale=None, rope_theta=None):
+        """q [batch, heads, depth]."""
+        return super().forward(q, k_shared, v_shared, unique_kv_cache, sm_scale=sm_scale, rope_scale=rope_scale, rope_theta=rope_theta)
+
+
 def _one_request(q, k, v, kv_layout, keywords, return_lse, rope=None):
     if _heads_second(kv_layout):
         k, v = k.transpose(0, 1), v.transpose(0, 1)
     if rope is not None:
+        k, v = k.to(q.dtype), v.to(q.dtype)  # what was rotated has no room in eight bits
         places = torch.arange(k.shape[0], device=k.device)
         q, k = turned(q, places[k.shape[0] - q.shape[1]:][None], **rope), turned(k, places, **rope)
     got = kt.attention(q, k[None], v[None], return_lse=return_lse, **keywords)
@@ -377,7 +452,7 @@ def _one_request(q, k, v, kv_layout, keywords, return_lse, rope=None):
 def single_decode_with_kv_cache(q, k, v, kv_layout="NHD", pos_encoding_mode="NONE", use_tensor_cores=False, q_scale=None, k_scale=None, v_scale=None,
                                 window_left=-1, logits_soft_cap=None, sm_scale=None, rope_scale=None, rope_theta=None, return_lse=False):
     """q [heads, depth]; k, v [keys, heads_kv, depth] (NHD) or [heads_kv, keys, depth]. Returns out, or (out, lse [heads])."""
-    keywords = dict(scale=_scale(sm_scale, q.shape[-1], q_scale, k_scale), **_rules(window_left >= 0, window_left, pos_encoding_mode, logits_soft_cap))
+    keywords = dict(scale=_scale(sm_scale, q.shape[-1], q_scale, k_scale), **_rules(q, window_left >= 0, window_left, pos_encoding_mode, logits_soft_cap))
     out, lse = _one_request(q[None, None], k, v, kv_layout, keywords, return_lse,
                             _rope(dict(pos_encoding_mode=pos_encoding_mode, rope_scale=rope_scale, rope_theta=rope_theta)))
     got = _results(out, lse, v_scale, return_lse, None)
@@ -395,48 +470,13 @@ def single_prefill_with_kv_cache(q, k, v, scale_q=None, scale_k=None, scale_v=No
     masks = {}
     if custom_mask is not None:
         masks = {"mask_bits": kt.pack_mask(custom_mask.bool().reshape(1, 1, q.shape[0], keys)), "causal": False}
-    keywords = dict(scale=_scale(sm_scale, q.shape[-1], scale_q, scale_k), **{**_rules(causal, window_left, pos_encoding_mode, logits_soft_cap), **masks})
+    keywords = dict(scale=_scale(sm_scale, q.shape[-1], scale_q, scale_k),
+                    **{**_rules(q, causal, window_left, pos_encoding_mode, logits_soft_cap), **masks})
     out, lse = _one_request(q[None], k, v, kv_layout, keywords, return_lse,
                             _rope(dict(pos_encoding_mode=pos_encoding_mode, rope_scale=rope_scale, rope_theta=rope_theta)))
     if o_dtype is not None:
         out = out.to(o_dtype)
     return _results(out, lse, scale_v, return_lse, None)
-
-
-def merge_state(v_a, s_a, v_b, s_b):
-    """Results of one query over two sets of keys, v [rows, heads, depth] and s [rows, heads] (log-sum-exp, base 2), into those over both."""
-    return merge_states(torch.stack((v_a, v_b), 1), torch.stack((s_a, s_b), 1))
-
-
-def merge_state_in_place(v, s, v_other, s_other, mask: Optional[torch.Tensor] = None) -> None:
-    """merge_state into v and s; rows where `mask` (bool [rows]) is false stay."""
-    merged, lse = merge_state(v, s, v_other, s_other)
-    if mask is not None:
-        merged, lse = torch.where(mask[:, None, None], merged, v), torch.where(mask[:, None], lse, s)
-    v.copy_(merged)
-    s.copy_(lse)
-
-
-def merge_states(v, s):
-    """v [rows, sets, heads, depth] and s [rows, sets, heads] into ([rows, heads, depth], [rows, heads])."""
-    highest = s.float().amax(1, keepdim=True)
-    weights = torch.exp2(s.float() - torch.where(highest.isinf(), 0.0, highest))
-    total = weights.sum(1)
-    merged = (v.float() * weights.unsqueeze(-1)).sum(1) / torch.where(total == 0, 1.0, total).unsqueeze(-1)
-    return merged.to(v.dtype), torch.log2(total) + torch.where(highest.isinf(), 0.0, highest).squeeze(1)
-
-
-def get_seq_lens(kv_indptr, kv_last_page_len, page_size: int):
-    """Keys of each sequence, int32 [batch]."""
-    counts = kv_indptr.diff()
-    return torch.where(counts > 0, (counts - 1) * page_size + kv_last_page_len, 0).int()
-
-
-def get_batch_indices_positions(append_indptr, seq_lens, nnz: int):
-    """Sequence and position of each of `nnz` new rows, which are the last of their sequences (`seq_lens` counts them)."""
-    rows = torch.arange(nnz, dtype=torch.int32, device=append_indptr.device)
-    batch = torch.searchsorted(append_indptr[1:].contiguous(), rows, right=True).clamp_(max=seq_lens.numel() - 1)
-    return batch.int(), (seq_lens[batch] - (append_indptr[batch + 1] - rows)).int()
 
 
 def _places(batch_indices, positions, kv_indices, kv_indptr, page_size: int):
