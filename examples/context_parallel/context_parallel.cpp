@@ -48,12 +48,8 @@ void rank_main(kiln::Runtime& runtime, const std::string& target,
     return kiln::Tensor::dense(buffer.address(), type, {rows, 1, 64});
   };
   using kiln::DType;
-  prefill.launch({tensor(q, DType::bf16),
-                  tensor(k, DType::bf16),
-                  tensor(v, DType::bf16),
-                  tensor(o, DType::f32),
-                  {},
-                  {}});
+  prefill.launch(
+      {tensor(q, DType::bf16), tensor(k, DType::bf16), tensor(v, DType::bf16), tensor(o, DType::f32)});
   transport->synchronize(0);  // an error here says which rank failed, on all ranks
   float got[64];
   o.read(std::as_writable_bytes(std::span(got)));

@@ -106,13 +106,13 @@ class ContextPrefill {
   struct Args {
     Tensor q, k, v, o;  ///< [rows, heads, depth] of this rank, dense; o in the config's out_dtype
     /// f32, the log-sum-exps of the first runs [heads_q, rows], then of the second runs; the config's `lse` asks.
-    std::optional<Tensor> lse;
-    std::optional<Tensor> sink;  ///< f32 [heads_q], the same on all ranks; where the config has it
+    std::optional<Tensor> lse = {};
+    std::optional<double> scale = {};
+    std::optional<Tensor> sink = {};  ///< f32 [heads_q], the same on all ranks; where the config has it
     /// Where the config has quantization, as for its kernels. Of scales per token or of n elements k_scale and v_scale
     /// have those of this rank's rows: f32 [rows, heads_kv] or [rows, heads_kv, depth / n], dense; others are the same
     /// on all ranks.
-    std::optional<Tensor> q_scale, k_scale, v_scale;
-    std::optional<double> scale;
+    std::optional<Tensor> q_scale = {}, k_scale = {}, v_scale = {};
   };
   /// Asynchronous on `stream`. Collective. Findings of the emulated device are an Error (device).
   void launch(const Args& args, std::uint64_t stream = 0);
