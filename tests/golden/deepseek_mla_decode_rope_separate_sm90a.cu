@@ -2,14 +2,14 @@
 //
 // Config: {"name":"deepseek_mla_decode_rope_separate_sm90a","target":"sm_90a","operation":"decode","dtype":"bf16","kv_dtype":"bf16","out_dtype":"bf16","depth":576,"ov_depth":512,"rope_depth":64,"nope_depth":512,"q_depth":576,"cache_depth":512,"head_dim_offset":0,"v_from_k":true,"operand":{"kind":"paged","page_size":64},"mask":"causal","score_mod":"none","sink":false,"lse":true,"scale":0.041666666666666664,"mma_shape":[64,64,16],"BM":64,"BN":64,"BK":256,"num_threads":384,"swizzle":"128B","num_kv_stages":2,"num_qk_stages":2,"shared_ring":true,"tma_fold":"none","rope":{"layout":"separate","dtype":"bf16"},"schedule":"sm90_decode"}
 // Schedule sm90_decode: 64 packed query rows by 64 keys a tile, 2 KV stages, 1 block a multiprocessor.
-// Shared memory (223152 bytes):
+// Shared memory (223160 bytes):
 //         0 ..  147456  k          K stages
 //    147456 ..  221184  q          Q: the packed query rows
 //    221184 ..  222208  rows       bases and sums of each row, of each warpgroup
 //    222208 ..  222976  kept       numbers of the item at hand, each warp's
 //    222976 ..  223136  mbar       K, V and cell rings
 //    223136 ..  223144  cells      cells handed to the consumers
-//    223144 ..  223152  flag       arrivals at the item before this block
+//    223144 ..  223160  flag       arrivals at the item before this block
 //
 // Regenerate: kiln generate deepseek_mla_decode_rope_separate_sm90a.json --out .
 // Compile: nvcc -gencode=arch=compute_90a,code=sm_90a -cubin deepseek_mla_decode_rope_separate_sm90a.cu
@@ -30,6 +30,35 @@ __device__ __forceinline__ int shuffle_up(int x, int step) { return __shfl_up_sy
 __device__ __forceinline__ u32 warp_ballot(bool x) { return __ballot_sync(0xffffffffu, x); }
 __device__ __forceinline__ int first_set(u32 bits) { return __ffs(bits) - 1; }
 #define UNROLL_4 _Pragma("unroll 4")
+
+// Floats across a warp, as text for NVIDIA and AMD names them.
+__device__ __forceinline__ float lane_float(float x, int lane) { return __shfl_sync(0xffffffffu, x, lane); }
+__device__ __forceinline__ bool any_lane(bool x) { return __any_sync(0xffffffffu, x); }
+// A value that is the same in every lane, known to be.
+__device__ __forceinline__ int same(int x) { return __shfl_sync(0xffffffffu, x, 0); }
+__device__ __forceinline__ bool writes_rows() { return true; }
+__device__ __forceinline__ float sum_of_lanes(float x) {
+  for (int step = 16; step > 0; step /= 2) x += __shfl_xor_sync(0xffffffffu, x, step);
+  return x;
+}
+__device__ __forceinline__ float largest_of_lanes(float x) {
+  for (int step = 16; step > 0; step /= 2) x = fmaxf(x, __shfl_xor_sync(0xffffffffu, x, step));
+  return x;
+}
+__device__ __forceinline__ int largest_of_lanes(int x) {
+  for (int step = 16; step > 0; step /= 2) x = max(x, shuffle_xor(x, step));
+  return x;
+}
+
+// The two elements of a register, and whether those of `count` registers are all finite.
+__device__ __forceinline__ float low_half(u32 two) { return __uint_as_float(two << 16); }
+__device__ __forceinline__ float high_half(u32 two) { return __uint_as_float(two & 0xffff0000u); }
+__device__ __forceinline__ bool finite_halves(const u32* at, int count) {
+  bool finite = true;
+#pragma unroll 4
+  for (int i = 0; i < count; ++i) finite &= (at[i] & 0x7f80u) != 0x7f80u && (at[i] & 0x7f800000u) != 0x7f800000u;
+  return finite;
+}
 
 __device__ __forceinline__ u32 smem_address(const void* p) { return (u32)__cvta_generic_to_shared(p); }
 
@@ -441,6 +470,12 @@ __device__ __forceinline__ Split split_of(const Range& range, const Segment& s) 
   return split;
 }
 
+// Page of a row, -1 where the table names none of the pool: such rows read as zeros.
+__device__ __forceinline__ int page_of(const int* page_table, int page_table_stride, int num_pages, int batch, int row) {
+  const int page = page_table[(long long)batch * page_table_stride + row / 64];
+  return (unsigned)page < (unsigned)num_pages ? page : -1;
+}
+
 extern "C" __global__ void __launch_bounds__(384, 1)
 kiln_deepseek_mla_decode_rope_separate_sm90a(const __grid_constant__ TensorMap k_map,
     const __grid_constant__ TensorMap k_rope_map,
@@ -466,6 +501,14 @@ kiln_deepseek_mla_decode_rope_separate_sm90a(const __grid_constant__ TensorMap k
     const long long q_stride_head,
     const long long o_stride_seq,
     const long long o_stride_head,
+    const u16* k,
+    const long long k_stride_page,
+    const long long k_stride_seq,
+    const long long k_stride_head,
+    const u16* k_rope,
+    const long long k_rope_stride_page,
+    const long long k_rope_stride_seq,
+    const long long k_rope_stride_head,
     const float scale_log2) {
   #if defined(__CUDA_ARCH__) && !defined(__CUDA_ARCH_FEAT_SM90_ALL)
   asm volatile("trap;");  // built for plain sm_90, which has no wgmma
@@ -489,6 +532,7 @@ kiln_deepseek_mla_decode_rope_separate_sm90a(const __grid_constant__ TensorMap k
     mbarrier_init(mbar_k_empty + 16, 8);
     mbarrier_init(mbar_k_empty + 24, 8);
     fence_mbarrier_init();
+    *(int*)(smem_bytes + 223152) = 0;
   }
   __syncthreads();
 
@@ -678,6 +722,7 @@ kiln_deepseek_mla_decode_rope_separate_sm90a(const __grid_constant__ TensorMap k
         kept[15] = (int)s.sequence.q_start;
         kept[16] = (int)s.sequence.num_tiles;
         kept[17] = (int)s.second_slot;
+        kept[18] = (int)s.m_block;
       }
       __syncwarp();
       int n = s.tile_begin;
@@ -2154,6 +2199,8 @@ kiln_deepseek_mla_decode_rope_separate_sm90a(const __grid_constant__ TensorMap k
       s.sequence.q_start = (int)kept[15];
       s.sequence.num_tiles = (int)kept[16];
       s.second_slot = (int)kept[17];
+      s.m_block = (int)kept[18];
+      const int lane = thread_here() % 32;
 
       // ---- row sums over the lanes and warps
       row_sum_0 += __shfl_xor_sync(0xffffffffu, row_sum_0, 1);
@@ -2171,7 +2218,43 @@ kiln_deepseek_mla_decode_rope_separate_sm90a(const __grid_constant__ TensorMap k
       row_sum_1 = row_sums[16 * warp + (lane >> 2) + 8] + row_sums[64 + 16 * warp + (lane >> 2) + 8];
 
       // ---- output
+      bool odd = false;  // some column of O is not finite
       if (s.whole) {
+        // NaN or infinity in V has reached O of all rows, seen or not: of two columns their product tells
+        float odd_0 = 0.0f, odd_1 = 0.0f;
+        odd_0 = fmaf(o_acc[0], o_acc[1], odd_0);
+        odd_1 = fmaf(o_acc[4], o_acc[5], odd_1);
+        odd_0 = fmaf(o_acc[8], o_acc[9], odd_0);
+        odd_1 = fmaf(o_acc[12], o_acc[13], odd_1);
+        odd_0 = fmaf(o_acc[16], o_acc[17], odd_0);
+        odd_1 = fmaf(o_acc[20], o_acc[21], odd_1);
+        odd_0 = fmaf(o_acc[24], o_acc[25], odd_0);
+        odd_1 = fmaf(o_acc[28], o_acc[29], odd_1);
+        odd_0 = fmaf(o_acc[32], o_acc[33], odd_0);
+        odd_1 = fmaf(o_acc[36], o_acc[37], odd_1);
+        odd_0 = fmaf(o_acc[40], o_acc[41], odd_0);
+        odd_1 = fmaf(o_acc[44], o_acc[45], odd_1);
+        odd_0 = fmaf(o_acc[48], o_acc[49], odd_0);
+        odd_1 = fmaf(o_acc[52], o_acc[53], odd_1);
+        odd_0 = fmaf(o_acc[56], o_acc[57], odd_0);
+        odd_1 = fmaf(o_acc[60], o_acc[61], odd_1);
+        odd_0 = fmaf(o_acc[64], o_acc[65], odd_0);
+        odd_1 = fmaf(o_acc[68], o_acc[69], odd_1);
+        odd_0 = fmaf(o_acc[72], o_acc[73], odd_0);
+        odd_1 = fmaf(o_acc[76], o_acc[77], odd_1);
+        odd_0 = fmaf(o_acc[80], o_acc[81], odd_0);
+        odd_1 = fmaf(o_acc[84], o_acc[85], odd_1);
+        odd_0 = fmaf(o_acc[88], o_acc[89], odd_0);
+        odd_1 = fmaf(o_acc[92], o_acc[93], odd_1);
+        odd_0 = fmaf(o_acc[96], o_acc[97], odd_0);
+        odd_1 = fmaf(o_acc[100], o_acc[101], odd_1);
+        odd_0 = fmaf(o_acc[104], o_acc[105], odd_0);
+        odd_1 = fmaf(o_acc[108], o_acc[109], odd_1);
+        odd_0 = fmaf(o_acc[112], o_acc[113], odd_0);
+        odd_1 = fmaf(o_acc[116], o_acc[117], odd_1);
+        odd_0 = fmaf(o_acc[120], o_acc[121], odd_0);
+        odd_1 = fmaf(o_acc[124], o_acc[125], odd_1);
+        odd = !((odd_0 + odd_1) * 0.0f == 0.0f);
         // the whole item: through shared memory, so that rows leave in 16-byte words
         float inv_sum[2];
         {
@@ -2313,7 +2396,7 @@ kiln_deepseek_mla_decode_rope_separate_sm90a(const __grid_constant__ TensorMap k
           float* const weights = (float*)(smem_bytes + 147456);  // where Q was
           #pragma unroll 1
           for (;;) {
-            if (threadIdx.x == 0) arrivals_before[1] = atomicAdd(item_counters + s.item, 1024) / 1024 & 0x7ff;
+            if (threadIdx.x == 0) arrivals_before[1] = (u32)atomicAdd(item_counters + s.item, 1024) / 1024 & 0x7ff;
             named_barrier_sync(1, 256);
             const int begin = arrivals_before[1] * slice_units, end = begin + slice_units;
             if (begin >= 256) break;
@@ -2399,6 +2482,7 @@ kiln_deepseek_mla_decode_rope_separate_sm90a(const __grid_constant__ TensorMap k
                 for (int u = 0; u < 4; ++u) {
                   const int unit = first + u, row = 8 * (unit / 32) + (lane >> 2), column = unit % 32 * 16 + 2 * (lane & 3);
                   const int packed = s.m_block * 64 + row;
+                  odd = odd || !(fmaf(sums[u].x, sums[u].y, sums[u].z * sums[u].w) * 0.0f == 0.0f);
                   if (row < rows && unit < end) { *(u32*)(o + (s.sequence.q_start + packed / group) * o_stride_seq
                       + (s.kv_head * group + packed % group) * o_stride_head + column + 0) = pack_bf16(sums[u].x, sums[u].y); };
                   if (row < rows && unit < end) { *(u32*)(o + (s.sequence.q_start + packed / group) * o_stride_seq
@@ -2441,6 +2525,7 @@ kiln_deepseek_mla_decode_rope_separate_sm90a(const __grid_constant__ TensorMap k
                 for (int u = 0; u < 2; ++u) {
                   const int unit = first + u, row = 8 * (unit / 32) + (lane >> 2), column = unit % 32 * 16 + 2 * (lane & 3);
                   const int packed = s.m_block * 64 + row;
+                  odd = odd || !(fmaf(sums[u].x, sums[u].y, sums[u].z * sums[u].w) * 0.0f == 0.0f);
                   if (row < rows && unit < end) { *(u32*)(o + (s.sequence.q_start + packed / group) * o_stride_seq
                       + (s.kv_head * group + packed % group) * o_stride_head + column + 0) = pack_bf16(sums[u].x, sums[u].y); };
                   if (row < rows && unit < end) { *(u32*)(o + (s.sequence.q_start + packed / group) * o_stride_seq
@@ -2479,6 +2564,7 @@ kiln_deepseek_mla_decode_rope_separate_sm90a(const __grid_constant__ TensorMap k
                 {
                   const int unit = first + 0, row = 8 * (unit / 32) + (lane >> 2), column = unit % 32 * 16 + 2 * (lane & 3);
                   const int packed = s.m_block * 64 + row;
+                  odd = odd || !(fmaf(sums[0].x, sums[0].y, sums[0].z * sums[0].w) * 0.0f == 0.0f);
                   if (row < rows) { *(u32*)(o + (s.sequence.q_start + packed / group) * o_stride_seq
                       + (s.kv_head * group + packed % group) * o_stride_head + column + 0) = pack_bf16(sums[0].x, sums[0].y); };
                   if (row < rows) { *(u32*)(o + (s.sequence.q_start + packed / group) * o_stride_seq
@@ -2486,12 +2572,137 @@ kiln_deepseek_mla_decode_rope_separate_sm90a(const __grid_constant__ TensorMap k
                 }
               }
             }
+            if (any_lane(odd) && lane == 0) atomicOr((u32*)item_counters + s.item, 0x80000000u);
             named_barrier_sync(1, 256);  // every thread knows its slice and has read its weights
           }
         }
-        // the last block that is done leaves the counter as it was found
-        if (threadIdx.x == 0 && (u32)atomicAdd(item_counters + s.item, 2097152) / 2097152u == split.parts - 1u) atomicExch(item_counters
-            + s.item, 0);
+        // the last block that is done leaves the counter as it was found, and looks after odd rows
+        odd = false;
+        if (threadIdx.x == 0) {
+          const int before = atomic_add_acq_rel(item_counters + s.item, 2097152);
+          const bool last = ((u32)before / 2097152u & 0x3ffu) == split.parts - 1u;
+          if (last) atomicExch(item_counters + s.item, 0);
+          odd = last && before < 0;
+        }
+      }
+      if (same(s.sequence.seqlen_q > 1)) {
+        if (any_lane(odd) && lane == 0) *(int*)(smem_bytes + 223152) = 1;
+        named_barrier_sync(1, 256);
+        const int again = *(int*)(smem_bytes + 223152);
+        // V of a key that is hidden from some of these rows and not from others, and is not finite: those rows again.
+        if (same(again)) {
+          const int its_s_m_block = s.m_block;
+          const int its_s_kv_head = s.kv_head;
+          const int its_s_sequence_first_tile = s.sequence.first_tile;
+          const int its_s_sequence_num_tiles = s.sequence.num_tiles;
+          const int its_s_sequence_seqlen_k = s.sequence.seqlen_k;
+          const int its_s_sequence_q_start = s.sequence.q_start;
+          const int its_s_batch = s.batch;
+          const int its_s_sequence_seqlen_q = s.sequence.seqlen_q;
+          const auto again = [=]() __attribute__((noinline)) {
+          const int lane_32 = (int)thread_id() & 31, row_begin = same(its_s_m_block * 64
+              + min(((int)threadIdx.x / 32) * ((rows + 7) / 8), rows)),
+              row_end = same(its_s_m_block * 64 + min((((int)threadIdx.x / 32) + 1) * ((rows + 7) / 8), rows));
+          // the last key past some row's end, and the first one before some row's first, with a V that is not finite
+          int highest = -1, lowest = 0x7fffffff;
+          {
+            const int row = row_begin, last = same(min((its_s_sequence_first_tile + its_s_sequence_num_tiles) * 64,
+                its_s_sequence_seqlen_k)) - 1;
+        #pragma unroll 1
+            for (int first = same(max(min(its_s_sequence_seqlen_k, (row / group + its_s_sequence_seqlen_k - its_s_sequence_seqlen_q) + 1),
+                0)); first <= last; first += 32) {
+              const int key = min(first + lane_32, last);
+              const int found = key < its_s_sequence_seqlen_k ? page_of(page_table, page_table_stride, num_pages, its_s_batch, key) : -1,
+                  page = max(found, 0);
+              highest = found < 0 || finite_halves((const u32*)(k + its_s_kv_head * k_stride_head + page * k_stride_page
+                  + (key % 64) * k_stride_seq), 256) ? highest : key;
+            }
+            highest = same(largest_of_lanes(highest));
+          }
+        #pragma unroll 1
+          for (int row = row_begin; row < row_end; ++row) {
+            const int begin = same(0), end = same(min(its_s_sequence_seqlen_k,
+                (row / group + its_s_sequence_seqlen_k - its_s_sequence_seqlen_q) + 1));
+            if (highest < end && lowest >= begin) continue;
+            const u32* const query_words = (const u32*)(q + (its_s_sequence_q_start + row / group) * q_stride_seq
+                + (its_s_kv_head * group + row % group) * q_stride_head);
+            float maximum = -kInfinity, sum = 0.0f, out[16];
+        #pragma unroll
+            for (int i = 0; i < 16; ++i) out[i] = 0.0f;
+            // from the row's last keys to its first: a lane each for the scores, two columns a lane for O
+            bool left = end > begin;
+        #pragma unroll 1
+            for (int first = (max(end, 1) - 1) / 32 * 32; same(left && first > begin - 32); first -= 32) {
+              float score[1] = {0.0f};
+              {
+                const int key = max(min(first + lane_32, end - 1), begin);
+                const int found = key < its_s_sequence_seqlen_k ? page_of(page_table, page_table_stride, num_pages, its_s_batch, key) : -1,
+                    page = max(found, 0);
+                const u32* const key_words = (const u32*)(k + its_s_kv_head * k_stride_head + page * k_stride_page
+                    + (key % 64) * k_stride_seq);
+                UNROLL_4
+                for (int i = 0; i < 256; ++i) {
+                  score[0] = fmaf(low_half(query_words[i]), low_half(key_words[i]), score[0]);
+                  score[0] = fmaf(high_half(query_words[i]), high_half(key_words[i]), score[0]);
+                }
+                const u32* const rope_words = (const u32*)(k_rope + its_s_kv_head * k_rope_stride_head + page * k_rope_stride_page
+                    + (key % 64) * k_rope_stride_seq);
+                UNROLL_4
+                for (int i = 0; i < 32; ++i) {
+                  score[0] = fmaf(low_half(query_words[256 + i]), low_half(rope_words[i]), score[0]);
+                  score[0] = fmaf(high_half(query_words[256 + i]), high_half(rope_words[i]), score[0]);
+                }
+                score[0] = found < 0 ? 0.0f : score[0];
+                score[0] = key == first + lane_32 ? score[0] : -kInfinity;
+              }
+              const float largest = fmaxf(maximum, largest_of_lanes(score[0]));
+              const float base = largest == -kInfinity ? 0.0f : largest;
+              const float shrink = exp2_approx((maximum - base) * scale_log2);
+              const float weight = score[0] == -kInfinity ? 0.0f : exp2_approx((score[0] - base) * scale_log2);
+              sum = fmaf(sum, shrink, sum_of_lanes(weight));
+              maximum = largest;
+        #pragma unroll
+              for (int i = 0; i < 16; ++i) out[i] *= shrink;
+        #pragma unroll 1
+              for (int j = 0; j < 32; ++j) {
+                const int key = max(min(first + j, end - 1), begin);
+                const float p = lane_float(weight, j);
+                const int found = key < its_s_sequence_seqlen_k ? page_of(page_table, page_table_stride, num_pages, its_s_batch, key) : -1,
+                    page = max(found, 0);
+                const bool seen = found >= 0 && lane_float(score[0], j) != -kInfinity;
+                const u32* const value_words = (const u32*)(k + its_s_kv_head * k_stride_head + page * k_stride_page
+                    + (key % 64) * k_stride_seq);
+        #pragma unroll
+                for (int i = 0; i < 16; i += 2) {
+                  u32 two = value_words[min(lane_32 + 16 * i, 255)];
+                  two = seen ? two : 0u;
+                  out[i] = fmaf(p, low_half(two), out[i]);
+                  out[i + 1] = fmaf(p, high_half(two), out[i + 1]);
+                }
+              }
+              // what the row itself sees may leave nothing to compute
+              bool finite = false;
+        #pragma unroll
+              for (int i = 0; i < 16; ++i) finite |= out[i] * 0.0f == 0.0f;
+              left = any_lane(finite);
+            }
+            const float inverse = sum == 0.0f ? 0.0f : rcp_approx(sum);
+            u16* const to = o + (its_s_sequence_q_start + row / group) * o_stride_seq
+                + (its_s_kv_head * group + row % group) * o_stride_head;
+        #pragma unroll
+            for (int i = 0; i < 16; i += 2) {
+              const int column = 2 * lane_32 + 32 * i;
+              const u32 two = pack_bf16(out[i] * inverse, out[i + 1] * inverse);
+              if (column < 512 && writes_rows()) *(u32*)(to + column) = two;
+            }
+          }
+          };
+          again();
+        }
+        if (same(again)) {
+          named_barrier_sync(1, 256);
+          if (thread_id() == 0) *(int*)(smem_bytes + 223152) = 0;
+        }
       }
     }
   }
