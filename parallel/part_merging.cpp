@@ -36,9 +36,9 @@ class GatheredParts final : public PartMerging {
     return {Tensor::dense(at, DType::f32, {rows, g_.heads, g_.ov_depth}),
             Tensor::dense(at + static_cast<std::uint64_t>(floats) * kFloat, DType::f32, {g_.heads, rows})};
   }
-  void finish(std::int64_t rows, std::uint64_t o, std::uint64_t lse, std::uint64_t stream) override {
+  void finish(std::int64_t rows, const Result& result, std::uint64_t stream) override {
     if (g_.transport->size() > 1) g_.transport->collect(parts_.address(), bytes(rows), stream);
-    merge(*merge_, {rows, g_.heads, parts_.address(), o, lse}, stream);
+    merge(*merge_, {rows, g_.heads, parts_.address(), result.o, result.lse, result.sink}, stream);
   }
 
  private:
@@ -92,7 +92,7 @@ class SharedRows : public Shares {
     return {Tensor::dense(part_at(0), DType::f32, {rows, g_.heads, g_.ov_depth}),
             Tensor::dense(part_at(rows * row()), DType::f32, {g_.heads, rows})};
   }
-  void finish(std::int64_t rows, std::uint64_t o, std::uint64_t lse, std::uint64_t stream) override {
+  void finish(std::int64_t rows, const Result& result, std::uint64_t stream) override {
     const Run own = rows_of(g_.transport->rank(), rows);
     const std::int64_t share = share_floats(g_, own.rows, rows), lses = g_.heads * rows;
     std::vector<Message> sends, receives;
@@ -108,7 +108,8 @@ class SharedRows : public Shares {
       }
     }
     exchange(sends, receives, stream);
-    SharesArgs args{.rows = own.rows, .heads = g_.heads, .share_floats = share, .o = o, .lse = lse};
+    SharesArgs args{.rows = own.rows, .heads = g_.heads, .share_floats = share};
+    args.o = result.o, args.lse = result.lse, args.sink = result.sink;
     args.shares = share_at(0), args.lses = share_at(padded(own.rows * row()));
     args.row_floats = row(), args.head_floats = g_.ov_depth;
     args.lse_pitch = rows, args.lse_first = own.first;
@@ -130,15 +131,15 @@ class SharedRows : public Shares {
 class SpreadRows final : public SharedRows {
  public:
   using SharedRows::SharedRows;
-  void finish(std::int64_t rows, std::uint64_t o, std::uint64_t lse, std::uint64_t stream) override {
+  void finish(std::int64_t rows, const Result& result, std::uint64_t stream) override {
     const std::size_t row_bytes = static_cast<std::size_t>(row()) * size_of(merge_->manifest().out_dtype);
     const auto message = [&](int rank, int peer) -> Message {
       const Run run = rows_of(rank, rows);
-      return {o + static_cast<std::uint64_t>(run.first) * row_bytes,
+      return {result.o + static_cast<std::uint64_t>(run.first) * row_bytes,
               static_cast<std::size_t>(run.rows) * row_bytes, peer};
     };
     const int own = g_.transport->rank();
-    SharedRows::finish(rows, message(own, own).address, lse, stream);
+    SharedRows::finish(rows, {message(own, own).address, result.lse, result.sink}, stream);
     std::vector<Message> sends, receives;
     for (int peer = 0; peer < g_.transport->size(); ++peer) {
       if (peer == own) continue;
@@ -161,7 +162,7 @@ class SharedHeads final : public Shares {
     o.strides = {g_.ov_depth, rows * g_.ov_depth, 1};
     return {o, Tensor::dense(part_at(rows * g_.heads * g_.ov_depth), DType::f32, {g_.heads, rows})};
   }
-  void finish(std::int64_t rows, std::uint64_t o, std::uint64_t lse, std::uint64_t stream) override {
+  void finish(std::int64_t rows, const Result& result, std::uint64_t stream) override {
     const std::int64_t lses = own_ * rows, floats = lses * g_.ov_depth,
                        share = part_floats(rows, own_, g_.ov_depth);
     std::vector<Message> sends, receives;
@@ -172,7 +173,9 @@ class SharedHeads final : public Shares {
       receives.push_back({share_at(peer * share + floats), bytes_of(lses), peer});
     }
     exchange(sends, receives, stream);
-    SharesArgs args{.rows = rows, .heads = own_, .share_floats = share, .o = o, .lse = lse};
+    SharesArgs args{.rows = rows, .heads = own_, .share_floats = share, .o = result.o, .lse = result.lse};
+    if (result.sink != 0)
+      args.sink = result.sink + static_cast<std::uint64_t>(g_.transport->rank() * own_) * kFloat;
     args.shares = share_at(0), args.lses = share_at(floats);
     args.row_floats = g_.ov_depth, args.head_floats = rows * g_.ov_depth;
     args.lse_pitch = rows;

@@ -25,11 +25,16 @@ class PartMerging {
   struct Part {
     Tensor o, lse;
   };
+  /// Addresses of this rank's result: O dense in the config's out_dtype, its log-sum-exps, and the sinks of all heads
+  /// (0: the config has none).
+  struct Result {
+    std::uint64_t o = 0, lse = 0, sink = 0;
+  };
   virtual ~PartMerging() = default;
   /// Where the kernel writes this rank's part of a step of `rows` query rows.
   virtual Part own_part(std::int64_t rows) const = 0;
-  /// Exchanges the parts and writes this rank's result, dense in the config's out_dtype, and its log-sum-exps.
-  virtual void finish(std::int64_t rows, std::uint64_t o, std::uint64_t lse, std::uint64_t stream) = 0;
+  /// Exchanges the parts and writes this rank's result.
+  virtual void finish(std::int64_t rows, const Result& result, std::uint64_t stream) = 0;
 };
 
 /// Every rank collects all parts and merges all of them: one exchange.

@@ -37,6 +37,7 @@ void merge(Kernel& kernel, const MergeArgs& m, std::uint64_t stream) {
   args.q = args.k = args.v = Tensor::dense(m.parts, DType::f32, shape);
   args.o = Tensor::dense(m.o, manifest.out_dtype, shape);
   args.lse = Tensor::dense(m.lse, DType::f32, {1, m.heads, m.rows});
+  if (m.sink != 0) args.sink = Tensor::dense(m.sink, DType::f32, {m.heads});
   LaunchOptions options;
   options.stream = stream;
   launch(kernel, args, options);
@@ -52,6 +53,7 @@ void merge_shares(Kernel& kernel, const SharesArgs& m, std::uint64_t stream) {
   args.v = args.k;
   args.o = Tensor::dense(m.o, manifest.out_dtype, shape);
   args.lse = Tensor::dense(m.lse, DType::f32, {1, m.heads, m.rows});
+  if (m.sink != 0) args.sink = Tensor::dense(m.sink, DType::f32, {m.heads});
   LaunchOptions options;
   options.stream = stream;
   launch(kernel, args, options);

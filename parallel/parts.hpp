@@ -19,10 +19,10 @@ constexpr std::int64_t part_floats(std::int64_t rows, std::int64_t heads, std::i
 /// Kernel::launch; findings of the emulated device are an Error (device).
 void launch(Kernel& kernel, const AttentionArgs& args, const LaunchOptions& options);
 
-/// Launches a kernel of make_part_merge_kernel over the parts at `parts`.
+/// Launches a kernel of make_part_merge_kernel over the parts at `parts`. `sink`: of a config that has one, f32 [heads].
 struct MergeArgs {
   std::int64_t rows = 0, heads = 0;
-  std::uint64_t parts = 0, o = 0, lse = 0;
+  std::uint64_t parts = 0, o = 0, lse = 0, sink = 0;
 };
 void merge(Kernel& kernel, const MergeArgs& args, std::uint64_t stream);
 
@@ -33,7 +33,7 @@ struct SharesArgs {
   std::int64_t share_floats = 0;                 ///< from one share to the next
   std::int64_t row_floats = 0, head_floats = 0;  ///< of O
   std::int64_t lse_pitch = 0, lse_first = 0;     ///< from one head to the next; before the first row
-  std::uint64_t o = 0, lse = 0;
+  std::uint64_t o = 0, lse = 0, sink = 0;
 };
 void merge_shares(Kernel& kernel, const SharesArgs& args, std::uint64_t stream);
 

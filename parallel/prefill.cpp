@@ -24,13 +24,13 @@ void check_config(const Config& c) {
   if (c.mask && c.mask->kind == MaskConfig::Kind::window) refuse("masks of two sides are not supported yet");
   if (c.operand->quantization)
     refuse("K and V with scales are not supported yet; 16-bit and plain FP8 ones are");
-  if (c.sink.value_or(false)) refuse("a sink would count in every part");
 }
 
 Config float_config(const Config& user) {
   Config c = user;
   c.out_dtype = DType::f32;
   c.lse = true;
+  c.sink = false;  // the last merge has it
   c.name = config_name(user) + "_floats";
   return c;
 }
@@ -239,6 +239,7 @@ void ContextPrefill::Impl::launch_gather(const Args& args, std::uint64_t stream)
     one.o = Tensor::dense(moved(args.o.address, first * o_row), m.out_dtype,
                           shape({rows, options.heads_q, m.ov_depth}));
     if (args.lse) one.lse = Tensor::dense(lse_of(args, which), DType::f32, shape({options.heads_q, rows}));
+    one.sink = args.sink;
     parallel::launch(*computing(), one, launch_options);
   }
   join(streams);
@@ -264,7 +265,8 @@ void ContextPrefill::Impl::ring_part(const Args& args, std::size_t which, const 
     const auto o_row = heads * m.ov_depth * static_cast<std::int64_t>(size_of(end->manifest().out_dtype));
     const std::uint64_t o = moved(args.o.address, (which == 0 ? 0 : tables.run_rows[0]) * o_row);
     const std::uint64_t lse = args.lse ? lse_of(args, which) : moved(results.address(), unwanted_at * 4);
-    parallel::merge(first ? *convert : *end, {rows, heads, first ? sum : std::min(sum, next), o, lse},
+    const std::uint64_t sink = args.sink ? args.sink->address : 0;
+    parallel::merge(first ? *convert : *end, {rows, heads, first ? sum : std::min(sum, next), o, lse, sink},
                     stream);
   } else if (!first) {
     parallel::merge(*add, {rows, heads, next, sum, moved(sum, o_floats * 4)}, stream);
@@ -324,6 +326,13 @@ void ContextPrefill::Impl::check(const Args& args) const {
   if (wanted != args.lse.has_value())
     refuse(wanted ? "the config has \"lse\", and no lse was given"
                   : "lse was given; \"lse\": true in the config asks for it");
+  const bool sink = config.sink.value_or(false);
+  if (sink != args.sink.has_value())
+    refuse(sink ? "the config has a sink, and none was given" : "a sink was given, and the config has none");
+  const std::vector<std::int64_t> heads_of_sink{options.heads_q};
+  if (sink &&
+      (args.sink->dtype != DType::f32 || args.sink->shape != heads_of_sink || args.sink->strides[0] != 1))
+    refuse(fmt::format("sink is a dense f32 tensor [{}]", options.heads_q));
 }
 
 ContextPrefill::ContextPrefill(Runtime& runtime, const Config& config, std::shared_ptr<Transport> transport,

@@ -11,10 +11,10 @@ extern "C" __global__ void __launch_bounds__(${threads})
 //@ if placed
 // q: O of the first part, row_floats from one row to the next, head_floats from one head to the next. lses: its
 // log-sum-exps, those of a head from first_row on, row_count from one head to the next. Parts are part_floats apart.
-${entry}(const float* q, const float* lses, ${element}* o, float* lse, int seqlen_q, int heads_q, long long row_floats,
+${entry}(const float* q, const float* lses, ${element}* o, float* lse, ${sink}int seqlen_q, int heads_q, long long row_floats,
     long long head_floats, long long part_floats, long long row_count, long long first_row) {
 //@ else
-${entry}(const float* q, ${element}* o, float* lse, int seqlen_q, int heads_q) {
+${entry}(const float* q, ${element}* o, float* lse, ${sink}int seqlen_q, int heads_q) {
 //@ end
 //@ if amd
   const int thread = (int)__builtin_amdgcn_workitem_id_x(), head = (int)__builtin_amdgcn_workgroup_id_y();
@@ -66,7 +66,17 @@ ${entry}(const float* q, ${element}* o, float* lse, int seqlen_q, int heads_q) {
       sum.x = fmaf(weight, part.x, sum.x); sum.y = fmaf(weight, part.y, sum.y);
       sum.z = fmaf(weight, part.z, sum.z); sum.w = fmaf(weight, part.w, sum.w);
     }
+//@ if sink
+    // the sink is one more logit, without a value; beside no keys it is none
+    const float logit = total != 0.0f ? sink[head] : top, with_sink = fmaxf(top, logit);
+    const float kept = top == with_sink ? 1.0f : exp2_approx((top - with_sink) * 1.44269504f);
+    if (total != 0.0f)
+      total = total * kept + (logit == with_sink ? 1.0f : exp2_approx((logit - with_sink) * 1.44269504f));
+    top = with_sink;
+    const float inverse = total == 0.0f ? 0.0f : kept / total;
+//@ else
     const float inverse = total == 0.0f ? 0.0f : 1.0f / total;
+//@ end
     sum.x *= inverse; sum.y *= inverse; sum.z *= inverse; sum.w *= inverse;
     if (total != 0.0f) merged = top + log2_approx(total) * 0.693147181f;
 //@ if floats

@@ -10,6 +10,9 @@ struct Problem {
 // One sequence: its rows, and the KV tiles that some query sees (at least one, so that every row gets written).
 struct Sequence {
   int q_start, seqlen_q, k_start, seqlen_k;
+//@ if positions
+  int aligned_rows;            // row i stands at key position i + seqlen_k - aligned_rows
+//@ end
   int first_tile, num_tiles;
 };
 
@@ -75,6 +78,9 @@ __device__ __forceinline__ Sequence sequence_of(const Problem& problem, int b) {
   s.k_start = 0;
   s.seqlen_k = problem.seqlens_k != nullptr ? min(max(problem.seqlens_k[b], 0), problem.seqlen_k) : problem.seqlen_k;
 //@ end
+//@ end
+//@ if positions
+  s.aligned_rows = s.seqlen_k + s.seqlen_q - problem.query_ends[b];
 //@ end
 //@ if bounded_below
   // from the first key that the first query sees

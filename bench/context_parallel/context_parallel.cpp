@@ -1,7 +1,7 @@
 // Context parallel attention measured: a process for each GPU, prefill of long sequences and decode of long caches
 // against one GPU, how much of the communication is hidden, and what happens when a rank is killed.
 //
-//   kiln_context_parallel [--ranks N] [--quick] [--drill] [--emulated] [--nccl PATH]
+//   kiln_context_parallel [--ranks N] [--quick] [--decode] [--drill] [--emulated] [--nccl PATH]
 #include <dlfcn.h>
 #include <sys/mman.h>
 #include <sys/wait.h>
@@ -33,7 +33,7 @@ double seconds_since(Clock::time_point start) {
 
 struct Options {
   int ranks = 2;
-  bool quick = false, drill = false, emulated = false;
+  bool quick = false, decode = false, drill = false, emulated = false;
   std::string nccl;
   std::vector<std::int64_t> lengths{131072, 262144, 524288, 1048576};
   std::int64_t heads_q = 8, heads_kv = 2, depth = 128;
@@ -331,29 +331,43 @@ void time_prefill(Rank& rank, std::int64_t length) {
   }
 }
 
-Config decode_config(const Options& o) {
+/// A step over a batch of caches of `keys` keys each: the last `queries` rows of each, causal where there are several,
+/// which see `window` keys each (0: all).
+struct DecodeCase {
+  std::int64_t batch, keys;
+  int count;  ///< steps timed one after another
+  std::int64_t queries = 1, window = 0;
+  bool by_place() const { return queries > 1 || window > 0; }
+};
+
+Config decode_config(const Options& o, const DecodeCase& c) {
+  const std::string mask = c.window > 0    ? fmt::format(R"({{"sliding_window": {}}})", c.window)
+                           : c.queries > 1 ? R"("causal")"
+                                           : R"("none")";
   return parse_config(fmt::format(R"({{"target": "{}", "operation": "decode", "dtype": "bf16", "depth": {},
-      "operand": {{"kind": "paged", "page_size": 64}}}})",
-                                  o.target(), o.depth),
+      "mask": {}, "operand": {{"kind": "paged", "page_size": 64}}}})",
+                                  o.target(), o.depth, mask),
                       "bench");
 }
 
-/// A batch of caches of `keys` keys each.
+/// The caches of a step, or the part of them that this rank has: keys from `first` to `end` of each.
 struct Caches {
-  DeviceBuffer q, k, v, o, table, lengths, offsets;
+  DeviceBuffer q, k, v, o, table, lengths, offsets, ends;
   AttentionArgs args;
-  Caches(Rank& rank, std::int64_t batch, std::int64_t keys, std::int64_t heads_q, std::int64_t heads_kv) {
+  Caches(Rank& rank, const DecodeCase& step, std::int64_t first, std::int64_t end, std::int64_t heads_q,
+         std::int64_t heads_kv) {
+    const std::int64_t batch = step.batch, rows = batch * step.queries, keys = end - first;
     constexpr std::int64_t kPage = 64;
     const std::int64_t depth = rank.options.depth, pages = (keys + kPage - 1) / kPage;
     const auto take = [&](std::int64_t elements, std::int64_t bytes) {
       return rank.runtime.allocate(static_cast<std::size_t>(elements * bytes));
     };
-    q = take(batch * heads_q * depth, 2), o = take(batch * heads_q * depth, 2);
+    q = take(rows * heads_q * depth, 2), o = take(rows * heads_q * depth, 2);
     k = take(batch * pages * kPage * heads_kv * depth, 2),
     v = take(batch * pages * kPage * heads_kv * depth, 2);
-    const Values rows(heads_kv * depth, 5), queries(heads_q * depth, 6);
-    rows.write(k, 0, {0, batch * pages * kPage}), rows.write(v, 0, {7, batch * pages * kPage});
-    queries.write(q, 0, {0, batch});
+    const Values cached(heads_kv * depth, 5), queries(heads_q * depth, 6);
+    cached.write(k, 0, {0, batch * pages * kPage}), cached.write(v, 0, {7, batch * pages * kPage});
+    queries.write(q, 0, {0, rows});
     std::vector<std::int32_t> numbers(static_cast<std::size_t>(batch * pages));
     for (std::size_t i = 0; i < numbers.size(); ++i) numbers[i] = static_cast<std::int32_t>(i);
     const auto send = [&](const std::vector<std::int32_t>& values) {
@@ -365,16 +379,19 @@ struct Caches {
     lengths =
         send(std::vector<std::int32_t>(static_cast<std::size_t>(batch), static_cast<std::int32_t>(keys)));
     std::vector<std::int32_t> starts;
-    for (std::int32_t b = 0; b <= batch; ++b) starts.push_back(b);
+    for (std::int64_t b = 0; b <= batch; ++b) starts.push_back(static_cast<std::int32_t>(b * step.queries));
     offsets = send(starts);
-    args.q = Tensor::dense(q.address(), DType::bf16, {batch, heads_q, depth});
-    args.o = Tensor::dense(o.address(), DType::bf16, {batch, heads_q, depth});
+    ends = send(std::vector<std::int32_t>(static_cast<std::size_t>(batch),
+                                          static_cast<std::int32_t>(step.keys - first)));
+    args.q = Tensor::dense(q.address(), DType::bf16, {rows, heads_q, depth});
+    args.o = Tensor::dense(o.address(), DType::bf16, {rows, heads_q, depth});
     args.k = Tensor::dense(k.address(), DType::bf16, {batch * pages, kPage, heads_kv, depth});
     args.v = Tensor::dense(v.address(), DType::bf16, {batch * pages, kPage, heads_kv, depth});
     args.page_table = Tensor::dense(table.address(), DType::i32, {batch, pages});
     args.seqlens_k = Tensor::dense(lengths.address(), DType::i32, {batch});
     args.cu_seqlens_q = Tensor::dense(offsets.address(), DType::i32, {batch + 1});
-    args.max_seqlen_q = 1, args.max_seqlen_k = keys;
+    args.max_seqlen_q = step.queries, args.max_seqlen_k = keys;
+    if (step.by_place()) args.query_ends = Tensor::dense(ends.address(), DType::i32, {batch});
   }
 };
 
@@ -455,7 +472,7 @@ double time_graph(Rank& rank, int count, ContextDecode& decode, const AttentionA
 }
 
 /// A step by one result and way, timed.
-double time_result(Rank& rank, int count, const Caches& part, std::int64_t heads_q,
+double time_result(Rank& rank, const DecodeCase& step, const Caches& part, std::int64_t heads_q,
                    const ContextDecodeOptions& options) {
   const std::int64_t rows = part.args.q.shape[0], ranks = rank.transport->size(), depth = rank.options.depth;
   AttentionArgs args = part.args;
@@ -464,16 +481,18 @@ double time_result(Rank& rank, int count, const Caches& part, std::int64_t heads
   if (options.result == DecodeResult::queries)
     for (Tensor* tensor : {&args.q, &args.o})
       *tensor = Tensor::dense(tensor->address, tensor->dtype, {rows / ranks, heads_q, depth});
-  ContextDecode decode(rank.runtime, decode_config(rank.options), rank.transport, heads_q, rows, options);
-  return rank.time(count, [&] { decode.launch(args); });
+  ContextDecode decode(rank.runtime, decode_config(rank.options, step), rank.transport, heads_q, rows,
+                       options);
+  return rank.time(step.count, [&] { decode.launch(args); });
 }
 
 /// What the ways of merging take, beside the model.
-void time_results(Rank& rank, const Caches& part, DecodeStep shape, const ParallelCosts& costs, int count) {
+void time_results(Rank& rank, const DecodeCase& step, const Caches& part, const DecodeStep& shape,
+                  const ParallelCosts& costs) {
   const int ranks = rank.transport->size();
   const DecodeEstimate model = estimate_decode(shape, ranks, costs);
   const auto print = [&](const char* name, const ContextDecodeOptions& options, double model_us) {
-    const double seconds = time_result(rank, count, part, shape.heads_q, options);
+    const double seconds = time_result(rank, step, part, shape.heads_q, options);
     if (rank.first()) std::printf("  %s %.1f us, model %.1f us\n", name, seconds * 1e6, model_us);
   };
   print("gather", {.way = DecodeWay::gather}, model.gather_us);
@@ -483,38 +502,44 @@ void time_results(Rank& rank, const Caches& part, DecodeStep shape, const Parall
   std::fflush(stdout);
 }
 
-void time_decode(Rank& rank, std::int64_t batch, std::int64_t keys, int count) {
+void time_decode(Rank& rank, const DecodeCase& step) {
+  const auto [batch, keys, count, queries, window] = step;
   const std::int64_t heads_q = 4 * rank.options.heads_q, heads_kv = 4 * rank.options.heads_kv;
   const int ranks = rank.transport->size();
   double alone_s = 0;
   {
-    Caches whole(rank, batch, keys, heads_q, heads_kv);
-    const auto kernel = rank.runtime.load(generate(make_plan(decode_config(rank.options))));
+    Caches whole(rank, step, 0, keys, heads_q, heads_kv);
+    whole.args.query_ends.reset();
+    const auto kernel = rank.runtime.load(generate(make_plan(decode_config(rank.options, step))));
     alone_s = rank.time(count, [&] { kernel->launch(whole.args); });
   }
-  Caches part(rank, batch, keys / ranks, heads_q, heads_kv);
-  ContextDecode decode(rank.runtime, decode_config(rank.options), rank.transport, heads_q, batch);
+  const std::int64_t own = rank.transport->rank();
+  Caches part(rank, step, keys * own / ranks, keys * (own + 1) / ranks, heads_q, heads_kv);
+  const Config config = decode_config(rank.options, step);
+  ContextDecode decode(rank.runtime, config, rank.transport, heads_q, batch * queries);
   const double shared_s = rank.time(count, [&] { decode.launch(part.args); });
   const double graph_s = rank.options.emulated ? 0 : time_graph(rank, count, decode, part.args);
   const auto quiet = std::make_shared<Silent>(rank.transport);
-  ContextDecode silent(rank.runtime, decode_config(rank.options), quiet, heads_q, batch);
+  ContextDecode silent(rank.runtime, config, quiet, heads_q, batch * queries);
   silent.launch(part.args);
   quiet->quiet = true;
   const double silent_s = rank.time(count, [&] { silent.launch(part.args); });
   DecodeStep shape;
-  shape.cache_bytes = static_cast<double>(batch * keys * heads_kv * rank.options.depth) * 4;
-  shape.rows = batch, shape.heads_q = heads_q, shape.depth = shape.ov_depth = rank.options.depth;
+  const std::int64_t read = window > 0 ? std::min(window + queries - 1, keys) : keys;
+  shape.cache_bytes = static_cast<double>(batch * read * heads_kv * rank.options.depth) * 4;
+  shape.rows = batch * queries, shape.heads_q = heads_q, shape.depth = shape.ov_depth = rank.options.depth;
   ParallelCosts costs;
   costs.memory_bytes_per_us = shape.cache_bytes / alone_s / 1e6;
   const DecodeEstimate model = estimate_decode(shape, ranks, costs);
   if (rank.first())
     std::printf(
-        "decode %ld x %ld (%.1f GB): one %.1f us (%.2f TB/s), %d ranks %.1f us, speed-up %.3f, model %.1f us; as a "
+        "decode %ld x %ld, %ld queries, window %ld (%.1f GB): one %.1f us (%.2f TB/s), %d ranks %.1f us, speed-up %.3f, model %.1f us; as a "
         "graph %.1f us, without the exchange %.1f us\n",
-        static_cast<long>(batch), static_cast<long>(keys), shape.cache_bytes / 1e9, alone_s * 1e6,
-        costs.memory_bytes_per_us / 1e6, ranks, shared_s * 1e6, alone_s / shared_s,
-        std::min(model.gather_us, model.spread_us), graph_s * 1e6, silent_s * 1e6);
-  time_results(rank, part, shape, costs, count);
+        static_cast<long>(batch), static_cast<long>(keys), static_cast<long>(queries),
+        static_cast<long>(window), shape.cache_bytes / 1e9, alone_s * 1e6, costs.memory_bytes_per_us / 1e6,
+        ranks, shared_s * 1e6, alone_s / shared_s, std::min(model.gather_us, model.spread_us), graph_s * 1e6,
+        silent_s * 1e6);
+  time_results(rank, step, part, shape, costs);
 }
 
 /// The last rank dies in the middle; the others get an error within the timeout.
@@ -538,17 +563,25 @@ void drill(Rank& rank, std::int64_t length) {
   throw std::runtime_error("a rank was killed and nobody noticed");
 }
 
+std::vector<DecodeCase> decode_cases(const Options& o) {
+  if (o.emulated) return {{1, 512, 1}, {4, 128, 1}, {2, 256, 1, 4}, {2, 256, 1, 2, 150}};
+  std::vector<DecodeCase> cases{{1, 1048576, 50}, {16, 131072, 30}};
+  if (o.quick) return cases;
+  cases.insert(cases.end(), {{1, 131072, 100}, {64, 8192, 50}});
+  cases.push_back({1024, 1024, 50});  // where the exchange counts
+  cases.insert(cases.end(), {{1, 1048576, 50, 4}, {16, 131072, 30, 4}, {16, 131072, 30, 1, 98304}});
+  return cases;
+}
+
 void work(Rank rank) {
   const Options& o = rank.options;
   if (o.drill) return drill(rank, o.emulated ? 256 : 65536);
-  check_prefill(rank, o.emulated ? 200 : 16384);
+  if (!o.decode) check_prefill(rank, o.emulated ? 200 : 16384);
   const std::vector<std::int64_t> lengths = o.emulated ? std::vector<std::int64_t>{256}
                                             : o.quick  ? std::vector<std::int64_t>{131072}
                                                        : o.lengths;
-  time_decode(rank, 1, o.emulated ? 512 : 1048576, o.emulated ? 1 : 50);
-  time_decode(rank, o.emulated ? 4 : 16, o.emulated ? 128 : 131072, o.emulated ? 1 : 30);
-  if (!o.emulated && !o.quick) time_decode(rank, 1, 131072, 100), time_decode(rank, 64, 8192, 50);
-  if (!o.emulated && !o.quick) time_decode(rank, 1024, 1024, 50);  // where the exchange counts
+  for (const DecodeCase& step : decode_cases(o)) time_decode(rank, step);
+  if (o.decode) return;
   for (const std::int64_t length : lengths) time_prefill(rank, length);
 }
 
@@ -629,6 +662,7 @@ int main(int argc, char** argv) {
   app.add_option("--ranks", options.ranks, "GPUs, a process each")->check(CLI::Range(1, 64));
   app.add_flag("--quick", options.quick, "one length");
   app.add_option("--lengths", options.lengths, "of prefill; default 128k to 1M")->delimiter(',');
+  app.add_flag("--decode", options.decode, "decode alone");
   app.add_flag("--drill", options.drill, "kill the last rank in the middle, and see what the others get");
   app.add_flag("--emulated", options.emulated,
                "tiny, threads on the emulated device: whether the program works");

@@ -77,11 +77,14 @@ KernelSource make_merge(const Config& user, int parts, Variant variant) {
   const bool accumulate = variant == Variant::accumulate, placed = variant == Variant::placed;
   const Config c = with_shared_defaults(user);
   const MergeShape shape = shape_of(c, parts);
+  const bool sink = *c.sink && !accumulate;
   const DType out = accumulate ? DType::f32 : *c.out_dtype;
   const bool floats = out == DType::f32, amd = is_amd(c.target);
   const char* pack = pack_name(out);
   KernelSource source;
   source.manifest = manifest(c, config_name(user) + (placed ? "_placed" : ""), shape, parts, out);
+  std::vector<KernelParam>& params = source.manifest.params;
+  if (sink) params.insert(params.begin() + 3, {KernelParam::Kind::pointer, "sink", {}});
   if (placed) take_places(source.manifest);
 
   Prelude prelude(amd ? "cdna.hip" : "sm80.cuh");
@@ -93,6 +96,7 @@ KernelSource make_merge(const Config& user, int parts, Variant variant) {
   holes.number("parts", parts).number("ov_depth", shape.ov_depth).number("unroll", std::min(parts, 8));
   holes.text("entry", source.manifest.entry).text("pack", pack).text("element", floats ? "float" : "u16");
   holes.when("amd", amd).when("accumulate", accumulate).when("floats", floats).when("placed", placed);
+  holes.when("sink", sink).text("sink", sink ? "const float* sink, " : "");
   Writer text;
   text.line("#define kInfinity {}", amd ? "__builtin_inff()" : "__int_as_float(0x7f800000)");
   text.blank();

@@ -66,6 +66,7 @@ class CompactSchedule final : public Schedule {
   nlohmann::ordered_json systems() const override { return unrolled_->systems(); }
   Resources resources() const override { return unrolled_->resources(); }
   KernelSource emit() const override { return source_; }
+  std::optional<KernelSource> emit_part() const override { return unrolled_->emit_part(); }
   std::vector<layout::Proof> layout_proofs() const override { return unrolled_->layout_proofs(); }
   Timeline timeline() const override { return unrolled_->timeline(); }
   int dealt_from_tiles() const override { return unrolled_->dealt_from_tiles(); }

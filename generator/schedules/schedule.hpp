@@ -4,6 +4,7 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <span>
 #include <string_view>
 #include <vector>
@@ -29,6 +30,8 @@ class Schedule {
   virtual nlohmann::ordered_json systems() const = 0;
   virtual Resources resources() const = 0;
   virtual KernelSource emit() const = 0;
+  /// The kernel whose keys are a part of a sequence (include/kiln/part_kernels.hpp); nothing where there is none.
+  virtual std::optional<KernelSource> emit_part() const { return std::nullopt; }
   /// Level L1: every shared-memory map and register map of the kernel, checked by enumeration. Not cheap.
   virtual std::vector<layout::Proof> layout_proofs() const { return {}; }
   /// A model of the main loop over time, for pictures; empty where a schedule has none.

@@ -68,14 +68,14 @@ class HiddenValues {
     std::string warp = "warp";
   };
   static Place place_of(const Config& resolved, Names names, const Packed& packed);
-  /// Of the item `s` of NVIDIA's decode kernels.
-  static Names names_of_item() {
+  /// Of the item `s` of NVIDIA's decode kernels; `aligned_rows` as StreamK has it.
+  static Names names_of_item(const char* aligned_rows) {
     return {"s.batch",
             "",
             "s.kv_head",
             "s.sequence.q_start",
             "s.sequence.k_start",
-            "s.sequence.seqlen_q",
+            aligned_rows,
             "s.sequence.seqlen_k"};
   }
 

@@ -17,6 +17,7 @@ std::vector<StreamK::Member> StreamK::members() const {
   if (ragged_q()) m.push_back({"const int*", "cu_seqlens_q"});
   if (operand_form(shape_.kind).ragged_k()) m.push_back({"const int*", "cu_seqlens_k"});
   if (!operand_form(shape_.kind).ragged_k()) m.push_back({"const int*", "seqlens_k"});
+  if (positions_) m.push_back({"const int*", "query_ends"});
   for (const char* role : {"batch", "heads_q", "heads_kv", "seqlen_q"}) m.push_back({"int", role});
   if (operand_form(shape_.kind).batch_keys()) m.push_back({"int", "seqlen_k"});
   if (has_pages()) m.push_back({"int", "key_capacity"});
@@ -69,8 +70,13 @@ Holes StreamK::holes() const {
   const std::string before = fmt::format("(before + {})", first_row), seqlen_k = "s.sequence.seqlen_k";
   out.text("first_key", mask.first_read(before, seqlen_k, "s.batch", "problem."));
   out.text("end_key", mask.end_key("(before + last)", seqlen_k, "s.batch", "problem."));
-  // What the first query sees.
-  out.text("first_of_all", mask.first_read("s.seqlen_k - s.seqlen_q", "s.seqlen_k", "b", "problem."));
+  // What the first query sees; of a part, which may end before it, no more than the last key.
+  out.text("first_of_all",
+           positions_
+               ? fmt::format("min({}, max(s.seqlen_k - 1, 0))",
+                             mask.first_read("s.seqlen_k - s.aligned_rows", "s.seqlen_k", "b", "problem."))
+               : mask.first_read("s.seqlen_k - s.seqlen_q", "s.seqlen_k", "b", "problem."));
+  out.when("positions", positions_);
   out.when("by_rows", by_rows()).when("fixed", fixed()).when("dynamic", shape_.dynamic);
   out.when("split", shape_.split).when("separate", shape_.separate);
   out.when("ragged_q", ragged_q()).when("ragged_k", operand_form(shape_.kind).ragged_k());

@@ -73,6 +73,12 @@ class StreamK {
   /// Tiles of a cell, but of the last one: a sixteenth of those.
   static constexpr int kLeastCell = kDynamicFrom / 16;
   bool ragged_q() const { return operand_form(shape_.kind).ragged_q; }
+  /// Keys are a part of the sequence, and where its rows stand among them comes with the launch (`query_ends`). Items
+  /// are split over their keys (not by_rows).
+  void take_positions() { positions_ = true; }
+  bool takes_positions() const { return positions_; }
+  /// Emitted, of the item `s`: row i stands at key position i + seqlen_k less this.
+  const char* aligned_rows() const { return positions_ ? "s.sequence.aligned_rows" : "s.sequence.seqlen_q"; }
   /// Members of the emitted `struct Problem`, which are kernel parameters of the same name and role, in
   /// order.
   struct Member {
@@ -121,6 +127,7 @@ class StreamK {
   /// Most parts of the work that blocks leave results for, in blocks.
   int cells_per_block() const { return shape_.dynamic ? 4 : 1; }
   Shape shape_;
+  bool positions_ = false;
 };
 
 }  // namespace kiln

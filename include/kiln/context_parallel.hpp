@@ -88,7 +88,7 @@ struct ContextParallelOptions {
 /// Prefill of one rank. Memory is taken by set_batch().
 class ContextPrefill {
  public:
-  /// `config`: prefill, ragged; mask none, causal, sliding_window or chunked; no sink, custom mask or expression.
+  /// `config`: prefill, ragged; mask none, causal, sliding_window or chunked; no custom mask or expression.
   /// Sharding is zigzag for causal masks, else contiguous; the granule is the chunk's length.
   /// Throws Error: bad_config, bad_input, environment, compile, device.
   ContextPrefill(Runtime& runtime, const Config& config, std::shared_ptr<Transport> transport,
@@ -107,6 +107,7 @@ class ContextPrefill {
     Tensor q, k, v, o;  ///< [rows, heads, depth] of this rank, dense; o in the config's out_dtype
     /// f32, the log-sum-exps of the first runs [heads_q, rows], then of the second runs; the config's `lse` asks.
     std::optional<Tensor> lse;
+    std::optional<Tensor> sink;  ///< f32 [heads_q], the same on all ranks; where the config has it
     std::optional<double> scale;
   };
   /// Asynchronous on `stream`. Collective. Findings of the emulated device are an Error (device).
@@ -138,9 +139,9 @@ struct ContextDecodeOptions {
 /// Decode of one rank, which has a part of the cache of every sequence.
 class ContextDecode {
  public:
-  /// `config`: decode without mask, or causal with one query a sequence; operands as they are. `max_rows`: query rows
-  /// of a launch, of all ranks. Takes memory for them. Throws Error: bad_config, bad_input, environment, compile,
-  /// device.
+  /// `config`: decode, operands ragged, paged or continuous as they are; no custom mask, left padding or expression.
+  /// `max_rows`: query rows of a launch, of all ranks. Takes memory for them. Throws Error: bad_config, bad_input,
+  /// environment, compile, device.
   ContextDecode(Runtime& runtime, const Config& config, std::shared_ptr<Transport> transport,
                 std::int64_t heads_q, std::int64_t max_rows, const ContextDecodeOptions& options = {});
   ~ContextDecode();
@@ -149,6 +150,14 @@ class ContextDecode {
   /// lse (optional) are of the whole, of the rows and heads that `result` says: with `queries`, q, o and lse have the
   /// rows of this rank, and sequences, lengths and pages are those of all. Asynchronous, collective; nothing is
   /// written from the host, so launches can be captured in a graph. `spread` has no lse; `automatic` gathers for it.
+  ///
+  /// query_ends: the length of each whole sequence less the position of this rank's first key in it, of keys that
+  /// follow one another in the sequence. Query i of n stands n - i before it: so it says what causal masks, windows and
+  /// ALiBi show. On all ranks or on none: where it is needed (windows, ALiBi, several queries a sequence under a causal
+  /// mask; one query sees all keys) and was not given, parts follow one another in the order of ranks, and one
+  /// exchange more finds it from their lengths, of at most `max_rows` sequences. Chunks are counted from this rank's
+  /// first key, whose position is a multiple of their length.
+  /// sink: f32 [heads_q], the same on all ranks, where the config has it; counts once.
   void launch(const AttentionArgs& args, const LaunchOptions& options = {});
 
   /// How a launch of so many rows without lse gives its results to all ranks: gather or spread.

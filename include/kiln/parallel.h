@@ -60,9 +60,12 @@ kiln_status kiln_context_prefill_run(const kiln_context_prefill* prefill, int64_
 kiln_status kiln_context_prefill_launch(kiln_context_prefill* prefill, const DLTensor* q, const DLTensor* k,
                                         const DLTensor* v, DLTensor* o, DLTensor* lse, const double* scale,
                                         uint64_t stream);
+/* The same with q, k, v, o, lse, sink and scale of `args`, of a config with sinks, too. */
+kiln_status kiln_context_prefill_launch_args(kiln_context_prefill* prefill, const kiln_attention_args* args,
+                                             uint64_t stream);
 
-/* kiln::ContextDecode. The launch takes q, k, v, o, lse, cu_seqlens_q, cu_seqlens_k, page_table, seqlens_k, the scales
- * and the longest lengths of `args`. */
+/* kiln::ContextDecode. The launch takes q, k, v, o, lse, cu_seqlens_q, cu_seqlens_k, page_table, seqlens_k, the scales,
+ * sink, sides of windows and the longest lengths of `args`. */
 kiln_status kiln_context_decode_create(kiln_rank* rank, const char* config_json, int64_t heads_q,
                                        int64_t max_rows, kiln_context_decode** out);
 /* The same with kiln::ContextDecodeOptions. `result`: 0 all ranks get the whole, 1 each its heads, 2 each brings and
@@ -72,6 +75,11 @@ kiln_status kiln_context_decode_create_for(kiln_rank* rank, const char* config_j
 void kiln_context_decode_destroy(kiln_context_decode* decode);
 kiln_status kiln_context_decode_launch(kiln_context_decode* decode, const kiln_attention_args* args,
                                        uint64_t stream);
+/* The same where keys are elsewhere, of windows, ALiBi and several queries a sequence under a causal mask. `query_ends`: i32 [batch], the length
+ * of each whole sequence less the position of this rank's first key in it; NULL, on all ranks: their keys follow one
+ * another in the order of ranks, as the launch above has it. */
+kiln_status kiln_context_decode_launch_at(kiln_context_decode* decode, const kiln_attention_args* args,
+                                          const DLTensor* query_ends, uint64_t stream);
 
 #ifdef __cplusplus
 }

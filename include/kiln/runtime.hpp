@@ -97,6 +97,9 @@ struct AttentionArgs {
   /// i32 [batch], of a mask with left padding: the first key of each sequence that is one. Keys before it are hidden,
   /// and chunks begin with it.
   std::optional<Tensor> first_keys;
+  /// i32 [batch], of a decode kernel for parts (part_kernels.hpp): the key position behind the last query row of each
+  /// sequence, counted from the first key given.
+  std::optional<Tensor> query_ends;
   /// Rotary columns of K, where they have a tensor of their own (Manifest::own_rope): in K's form, with its
   /// pages and rows, and strides of its own.
   std::optional<Tensor> k_rope;
@@ -158,7 +161,7 @@ struct EmulationReport {
 enum class LaunchBefore {
   any,           ///< nothing: it may write whatever this launch reads
   keeps_tables,  ///< it writes none of this launch's lengths and page tables (seqlens_k, cu_seqlens,
-                 ///< page_table, first_keys)
+                 ///< page_table, first_keys, query_ends)
   unrelated,  ///< it writes nothing that this launch reads or writes, and reads nothing that this one writes
 };
 

@@ -37,7 +37,7 @@ struct TensorMapSpec {
 ///               columns of another type or of a tensor of their own, which k leaves out
 ///               k_scale v_scale, of scales by head and token: axes seq, head, page or batch
 ///   pointer     q k k_rope v o lse cu_seqlens_q cu_seqlens_k page_table q_scale k_scale v_scale sink
-///               mask_bits first_keys; seqlens_k: null for contiguous operands without it
+///               mask_bits first_keys query_ends; seqlens_k: null for contiguous operands without it
 ///               tile_counter: one i32 that is 0 before a launch; the kernel leaves it 0, so it is cleared
 ///               once, but launches that may overlap (different streams) need one each
 ///               item_counters: the same, batch * heads_kv * num_m_blocks of them and team_heads more

@@ -71,6 +71,12 @@ void need(const void* pointer, const char* name) {
   if (pointer == nullptr) throw Error(ErrorCode::bad_input, std::string(name) + " is NULL");
 }
 
+void need_args(const kiln_attention_args* given) {
+  need(given, "args");
+  if (given->size != sizeof *given)
+    throw Error(ErrorCode::bad_input, "args.size is not sizeof(kiln_attention_args) of this library");
+}
+
 /// Tensors of one launch, staged where they are in host memory.
 class Tensors {
  public:
@@ -212,16 +218,24 @@ kiln_status kiln_context_prefill_run(const kiln_context_prefill* prefill, int64_
 kiln_status kiln_context_prefill_launch(kiln_context_prefill* prefill, const DLTensor* q, const DLTensor* k,
                                         const DLTensor* v, DLTensor* o, DLTensor* lse, const double* scale,
                                         uint64_t stream) {
+  kiln_attention_args args{};
+  args.size = sizeof args;
+  args.q = q, args.k = k, args.v = v, args.o = o, args.lse = lse, args.scale = scale;
+  return kiln_context_prefill_launch_args(prefill, &args, stream);
+}
+kiln_status kiln_context_prefill_launch_args(kiln_context_prefill* prefill, const kiln_attention_args* given,
+                                             uint64_t stream) {
   return guarded([&] {
-    need(prefill, "prefill");
+    need(prefill, "prefill"), need_args(given);
     const Config& config = prefill->config;
     Tensors use(*prefill->rank);
     ContextPrefill::Args args;
-    args.q = use("q", q, config.dtype), args.k = use("k", k, kv_type(config)),
-    args.v = use("v", v, kv_type(config));
-    args.o = use("o", o, out_type(config), true);
-    args.lse = use.optional("lse", lse, DType::f32, true);
-    if (scale != nullptr) args.scale = *scale;
+    args.q = use("q", given->q, config.dtype), args.k = use("k", given->k, kv_type(config)),
+    args.v = use("v", given->v, kv_type(config));
+    args.o = use("o", given->o, out_type(config), true);
+    args.lse = use.optional("lse", given->lse, DType::f32, true);
+    args.sink = use.optional("sink", given->sink, DType::f32);
+    if (given->scale != nullptr) args.scale = *given->scale;
     prefill->prefill.launch(args, stream);
     use.finish(stream);
   });
@@ -247,12 +261,14 @@ kiln_status kiln_context_decode_create_for(kiln_rank* rank, const char* config_j
 void kiln_context_decode_destroy(kiln_context_decode* decode) {
   delete decode;
 }
-kiln_status kiln_context_decode_launch(kiln_context_decode* decode, const kiln_attention_args* given,
+kiln_status kiln_context_decode_launch(kiln_context_decode* decode, const kiln_attention_args* args,
                                        uint64_t stream) {
+  return kiln_context_decode_launch_at(decode, args, nullptr, stream);
+}
+kiln_status kiln_context_decode_launch_at(kiln_context_decode* decode, const kiln_attention_args* given,
+                                          const DLTensor* query_ends, uint64_t stream) {
   return guarded([&] {
-    need(decode, "decode"), need(given, "args");
-    if (given->size != sizeof *given)
-      throw Error(ErrorCode::bad_input, "args.size is not sizeof(kiln_attention_args) of this library");
+    need(decode, "decode"), need_args(given);
     const Config& config = decode->config;
     Tensors use(*decode->rank);
     AttentionArgs args;
@@ -267,6 +283,9 @@ kiln_status kiln_context_decode_launch(kiln_context_decode* decode, const kiln_a
     args.q_scale = use.optional("q_scale", given->q_scale, DType::f32);
     args.k_scale = use.optional("k_scale", given->k_scale, DType::f32);
     args.v_scale = use.optional("v_scale", given->v_scale, DType::f32);
+    args.sink = use.optional("sink", given->sink, DType::f32);
+    args.query_ends = use.optional("query_ends", query_ends, DType::i32);
+    args.window = {given->window_left - 1, given->window_right - 1, given->window_chunk};
     args.max_seqlen_q = given->max_seqlen_q, args.max_seqlen_k = given->max_seqlen_k;
     if (given->scale != nullptr) args.scale = *given->scale;
     LaunchOptions options;

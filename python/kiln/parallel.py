@@ -82,10 +82,11 @@ class Prefill:
         """This rank's rows of a sequence: its first and its second run (empty unless the mask is causal)."""
         return slice(*self._prefill.run(sequence, 0)), slice(*self._prefill.run(sequence, 1))
 
-    def __call__(self, q, k, v, o, *, lse=None, scale: float | None = None, stream=None):
+    def __call__(self, q, k, v, o, *, lse=None, sink=None, scale: float | None = None, stream=None):
         """q, k, v, o [rows, heads, depth] of this rank, contiguous; writes and returns o. lse, where the config has it: float32, the
-        log-sum-exps of the first runs [heads_q, rows], then of the second runs, end to end."""
-        self._prefill.launch(q, k, v, o, lse, scale, stream)
+        log-sum-exps of the first runs [heads_q, rows], then of the second runs, end to end. sink, where the config has it: float32
+        [heads_q], the same on all ranks."""
+        self._prefill.launch(q, k, v, o, lse, sink, scale, stream)
         return o
 
 
@@ -94,8 +95,8 @@ class Decode:
 
     def __init__(self, runtime: Runtime, config: Config, transport: Transport, *, heads_q: int, max_rows: int, result: str = "all",
                  way: str = "auto"):
-        """`config`: decode with ragged, paged or continuous operands; mask none, or causal with one query a sequence. `max_rows`: most
-        query rows of a call, of all ranks.
+        """`config`: decode with ragged, paged or continuous operands; no custom mask, left padding or score expression. `max_rows`:
+        most query rows of a call, of all ranks.
         `result`: "all" (every rank brings all queries and gets their results, the same bits), "heads" (rank r gets the r-th of `size`
         equal ranges of heads) or "queries" (every rank brings as many queries, in the order of ranks, and gets theirs).
         `way` of "all": "gather" (every rank collects all parts), "spread" (each merges a range of rows, which are then collected; no
@@ -109,7 +110,12 @@ class Decode:
     def __call__(self, q, k, v, o, **keywords):
         """As a kernel of the config is called, with this rank's K, V, page_table, seqlens_k (cu_seqlens_k); o and lse are of the whole,
         of the heads or rows that `result` says. With "queries" q, o and lse have this rank's rows; sequences, lengths and pages are
-        those of all. Keywords: lse, cu_seqlens_q, cu_seqlens_k, page_table, seqlens_k, q_scale, k_scale, v_scale, max_seqlen_q,
-        max_seqlen_k, scale, stream. Returns o."""
+        those of all. Keywords: lse, cu_seqlens_q, cu_seqlens_k, page_table, seqlens_k, q_scale, k_scale, v_scale, sink, query_ends,
+        max_seqlen_q, max_seqlen_k, scale, stream. Returns o.
+
+        query_ends: int32 [batch], the length of each whole sequence less the position of this rank's first key in it, by which windows,
+        ALiBi and several queries a sequence under a causal mask go. None, on all ranks: their keys follow one another in the order of
+        ranks, which costs one exchange more. sink, where the config has it: float32 [heads_q],
+        the same on all ranks."""
         self._decode.launch(q, k, v, o, **keywords)
         return o

@@ -11,7 +11,7 @@ namespace {
 constexpr std::array<const char*, kOperands> kNames = {
     "q",          "k",           "v",           "o",           "lse",         "cu_seqlens_q", "cu_seqlens_k",
     "page_table", "seqlens_k",   "q_scale",     "k_scale",     "v_scale",     "sink",         "mask_bits",
-    "k_rope",     "captured[0]", "captured[1]", "captured[2]", "captured[3]", "first_keys"};
+    "k_rope",     "captured[0]", "captured[1]", "captured[2]", "captured[3]", "first_keys",   "query_ends"};
 
 /// A hint by name, or by its number as the C interface has it.
 int hint(const char* name, nb::handle given, std::array<std::string_view, 3> names) {
@@ -70,7 +70,7 @@ nb::object call(PyKernel& self, nb::handle q, nb::handle k, nb::handle v, nb::ha
   std::array<nb::object, kCaptured> tensors = self.captured(captured);
   self.launch({q,          k,          v,          o,          lse,        cu_seqlens_q, cu_seqlens_k,
                page_table, seqlens_k,  q_scale,    k_scale,    v_scale,    sink,         mask_bits,
-               k_rope,     tensors[0], tensors[1], tensors[2], tensors[3], first_keys},
+               k_rope,     tensors[0], tensors[1], tensors[2], tensors[3], first_keys,   nb::none()},
               window, scale, stream, max_seqlen_q, max_seqlen_k, launch_before, max_blocks, residency);
   return nb::borrow(o);
 }

@@ -95,8 +95,8 @@ class PyPrefill {
     prefill_->set_batch(lengths);
   }
   ContextPrefill& prefill() { return *prefill_; }
-  void launch(nb::handle q, nb::handle k, nb::handle v, nb::handle o, nb::handle lse, nb::handle scale,
-              nb::handle stream) {
+  void launch(nb::handle q, nb::handle k, nb::handle v, nb::handle o, nb::handle lse, nb::handle sink,
+              nb::handle scale, nb::handle stream) {
     Tensors use(*runtime_, stream);
     const DType kv = config_.kv_dtype.value_or(config_.dtype);
     // FP8 has no type for results: BF16 then, as the planner has it.
@@ -105,6 +105,7 @@ class PyPrefill {
     args.q = use("q", q, config_.dtype), args.k = use("k", k, kv), args.v = use("v", v, kv);
     args.o = use("o", o, out, true);
     args.lse = use.optional("lse", lse, DType::f32, true);
+    args.sink = use.optional("sink", sink, DType::f32);
     if (!scale.is_none()) args.scale = nb::cast<double>(scale);
     const nb::gil_scoped_release others_may_run;
     prefill_->launch(args, use.stream());
@@ -133,8 +134,8 @@ class PyDecode {
   ContextDecode& decode() { return *decode_; }
   void launch(nb::handle q, nb::handle k, nb::handle v, nb::handle o, nb::handle lse, nb::handle cu_seqlens_q,
               nb::handle cu_seqlens_k, nb::handle page_table, nb::handle seqlens_k, nb::handle q_scale,
-              nb::handle k_scale, nb::handle v_scale, std::int64_t max_seqlen_q, std::int64_t max_seqlen_k,
-              nb::handle scale, nb::handle stream) {
+              nb::handle k_scale, nb::handle v_scale, nb::handle sink, nb::handle query_ends,
+              std::int64_t max_seqlen_q, std::int64_t max_seqlen_k, nb::handle scale, nb::handle stream) {
     Tensors use(*runtime_, stream);
     const DType kv = config_.kv_dtype.value_or(config_.dtype);
     AttentionArgs args;
@@ -150,6 +151,8 @@ class PyDecode {
     args.q_scale = use.optional("q_scale", q_scale, DType::f32);
     args.k_scale = use.optional("k_scale", k_scale, DType::f32);
     args.v_scale = use.optional("v_scale", v_scale, DType::f32);
+    args.sink = use.optional("sink", sink, DType::f32);
+    args.query_ends = use.optional("query_ends", query_ends, DType::i32);
     args.max_seqlen_q = max_seqlen_q, args.max_seqlen_k = max_seqlen_k;
     if (!scale.is_none()) args.scale = nb::cast<double>(scale);
     LaunchOptions options;
@@ -213,8 +216,8 @@ void bind_parallel(nb::module_& module) {
            })
       .def("way",
            [](PyPrefill& self) { return self.prefill().way() == PrefillWay::ring ? "ring" : "gather"; })
-      .def("launch", &PyPrefill::launch, "q"_a, "k"_a, "v"_a, "o"_a, "lse"_a.none(), "scale"_a.none(),
-           "stream"_a.none());
+      .def("launch", &PyPrefill::launch, "q"_a, "k"_a, "v"_a, "o"_a, "lse"_a.none(), "sink"_a.none(),
+           "scale"_a.none(), "stream"_a.none());
   nb::class_<PyDecode>(module, "ContextDecode")
       .def(nb::init<nb::handle, const std::string&, TransportHandle, std::int64_t, std::int64_t,
                     const std::string&, const std::string&>())
@@ -224,8 +227,8 @@ void bind_parallel(nb::module_& module) {
            })
       .def("launch", &PyDecode::launch, "q"_a, "k"_a, "v"_a.none(), "o"_a, "lse"_a = none,
            "cu_seqlens_q"_a = none, "cu_seqlens_k"_a = none, "page_table"_a = none, "seqlens_k"_a = none,
-           "q_scale"_a = none, "k_scale"_a = none, "v_scale"_a = none, "max_seqlen_q"_a = 0,
-           "max_seqlen_k"_a = 0, "scale"_a = none, "stream"_a = none);
+           "q_scale"_a = none, "k_scale"_a = none, "v_scale"_a = none, "sink"_a = none, "query_ends"_a = none,
+           "max_seqlen_q"_a = 0, "max_seqlen_k"_a = 0, "scale"_a = none, "stream"_a = none);
 }
 
 }  // namespace kiln::python

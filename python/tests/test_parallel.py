@@ -26,6 +26,16 @@ def attend(q, k, v, causal):
     return numpy.einsum("hqk,khd->qhd", weights / weights.sum(2, keepdims=True), v)
 
 
+def attend_with_sink(q, k, v, sink):
+    """Causal, with one more logit a head: a key without a value."""
+    group = q.shape[1] // k.shape[1]
+    k, v = (numpy.repeat(x.astype("f8"), group, 1) for x in (k, v))
+    scores = numpy.einsum("qhd,khd->hqk", q.astype("f8"), k) / DEPTH**0.5
+    scores = numpy.where(numpy.tril(numpy.ones(scores.shape[1:], bool)), scores, -numpy.inf)
+    weights = numpy.exp(scores)
+    return numpy.einsum("hqk,khd->qhd", weights / (weights.sum(2, keepdims=True) + numpy.exp(sink.astype("f8"))[:, None, None]), v)
+
+
 def distance(got, want):
     return numpy.linalg.norm(got.astype("f8") - want) / numpy.linalg.norm(want)
 
@@ -92,6 +102,31 @@ class Tests(unittest.TestCase):
         self.assertEqual(as_group(2, work), [None, None])
         self.assertLess(distance(results[0], want), 4e-3)
         self.assertTrue((results[0] == results[1]).all())
+
+    def test_several_queries_and_sinks(self):
+        sink = numpy.array([0.5, 2.0], "f4")
+        queries, whole = 3, attend_with_sink(self.q, self.k, self.v, sink)
+        distances = []
+
+        def work(transport, runtime):
+            config = {**DECODE, "mask": "causal", "sink": True}
+            decode = kiln.parallel.Decode(runtime, config, transport, heads_q=HEADS_Q, max_rows=4)
+            rows = slice(0, 88) if transport.rank == 0 else slice(88, 90)
+            k, v = self.k[rows].copy(), self.v[rows].copy()
+            o = numpy.full((queries, HEADS_Q, DEPTH), numpy.nan, "f2")
+            decode(self.q[-queries:].copy(), k, v, o, cu_seqlens_q=numpy.array([0, queries], "i4"), cu_seqlens_k=numpy.array([0, len(k)], "i4"),
+                   query_ends=numpy.array([90 - rows.start], "i4"), sink=sink, max_seqlen_q=queries, max_seqlen_k=len(k))
+            distances.append(distance(o, whole[-queries:]))
+            prefill = kiln.parallel.Prefill(runtime, {**PREFILL, "sink": True}, transport, heads_q=HEADS_Q, heads_kv=HEADS_KV, way="ring")
+            prefill.set_batch([90])
+            first, second = prefill.rows_of(0)
+            mine = lambda x: numpy.concatenate([x[first], x[second]])
+            o = numpy.full((prefill.rows, HEADS_Q, DEPTH), numpy.nan, "f2")
+            distances.append(distance(prefill(mine(self.q), mine(self.k), mine(self.v), o, sink=sink), mine(whole)))
+
+        self.assertEqual(as_group(2, work), [None, None])
+        self.assertEqual(len(distances), 4)
+        self.assertLess(max(distances), 4e-3)
 
     def test_results_of_decode(self):
         q = self.q[-2:].copy()  # of two sequences with the same keys

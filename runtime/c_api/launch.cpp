@@ -12,7 +12,7 @@ namespace {
 constexpr std::array<const char*, kOperands> kNames = {
     "q",          "k",           "v",           "o",           "lse",         "cu_seqlens_q", "cu_seqlens_k",
     "page_table", "seqlens_k",   "q_scale",     "k_scale",     "v_scale",     "sink",         "mask_bits",
-    "k_rope",     "captured[0]", "captured[1]", "captured[2]", "captured[3]", "first_keys"};
+    "k_rope",     "captured[0]", "captured[1]", "captured[2]", "captured[3]", "first_keys",   "query_ends"};
 
 static_assert(std::size(kiln_attention_args{}.captured) == kCaptured);
 
@@ -166,7 +166,8 @@ void DlpackLauncher::launch(const kiln_attention_args& given, std::uint64_t stre
                            args.captured[1],
                            args.captured[2],
                            args.captured[3],
-                           args.first_keys};
+                           args.first_keys,
+                           nullptr};  // query_ends: of kernels that the C interface makes none of
   for (const Operand operand : {Operand::q, Operand::k, Operand::v, Operand::o}) {
     if (tensors[index(operand)] == nullptr && (operand != Operand::v || takes_v_))
       refuse(std::string(kNames[index(operand)]) + " is NULL");

@@ -24,6 +24,8 @@ struct TensorMapRequest {
 };
 using TensorMapBytes = std::array<std::byte, 128>;
 
+/// Lengths, page tables and positions that a launch may have.
+inline constexpr std::size_t kLaunchTables = 6;
 struct MemoryRange {
   std::uint64_t address = 0, bytes = 0;
 };
@@ -35,7 +37,7 @@ struct LaunchGeometry {
   bool programmatic = false;
   /// For the emulated device, which holds the kernel to it: what it may touch before it waits.
   LaunchBefore before = LaunchBefore::any;
-  std::array<MemoryRange, 5> tables{};
+  std::array<MemoryRange, kLaunchTables> tables{};
 };
 
 /// Kernel parameters ready to launch: one address and size each, in order.

@@ -34,10 +34,11 @@ enum class Operand : std::uint8_t {
   captured_1,
   captured_2,
   captured_3,
-  first_keys
+  first_keys,
+  query_ends
 };
 inline constexpr std::size_t kCaptured = std::tuple_size_v<decltype(AttentionArgs::captured)>;
-inline constexpr std::size_t kOperands = static_cast<std::size_t>(Operand::first_keys) + 1;
+inline constexpr std::size_t kOperands = static_cast<std::size_t>(Operand::query_ends) + 1;
 static_assert(static_cast<std::size_t>(Operand::first_keys) ==
               static_cast<std::size_t>(Operand::captured_0) + kCaptured);
 constexpr Operand captured_operand(std::size_t i) {

@@ -65,6 +65,7 @@ constexpr PointerRole kPointers[] = {
     {"sink", Operand::sink},
     {"mask_bits", Operand::mask_bits},
     {"first_keys", Operand::first_keys},
+    {"query_ends", Operand::query_ends},
     {"rotary_cos", Operand::captured_0},  // of append kernels, which have no expression
     {"rotary_sin", Operand::captured_1},
     {"rotary_seqlens", Operand::captured_2},
@@ -492,11 +493,11 @@ bool waits_for_launch_before(const Manifest& manifest) {
       [](const Manifest::Expectation& e) { return e.instruction == "griddepcontrol.wait" && e.count > 0; });
 }
 
-std::array<MemoryRange, 5> tables_of(const AttentionArgs& args) {
-  std::array<MemoryRange, 5> ranges{};
+std::array<MemoryRange, kLaunchTables> tables_of(const AttentionArgs& args) {
+  std::array<MemoryRange, kLaunchTables> ranges{};
   std::size_t count = 0;
-  for (const auto* tensor :
-       {&args.cu_seqlens_q, &args.cu_seqlens_k, &args.seqlens_k, &args.page_table, &args.first_keys}) {
+  for (const auto* tensor : {&args.cu_seqlens_q, &args.cu_seqlens_k, &args.seqlens_k, &args.page_table,
+                             &args.first_keys, &args.query_ends}) {
     if (!*tensor) continue;
     const Tensor& t = **tensor;
     std::int64_t elements = 1;

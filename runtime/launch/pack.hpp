@@ -114,7 +114,7 @@ std::int64_t even_blocks(const Manifest& manifest, const Problem& problem, int n
 bool waits_for_launch_before(const Manifest& manifest);
 
 /// The lengths and page tables of a launch, of which LaunchBefore::keeps_tables speaks.
-std::array<MemoryRange, 5> tables_of(const AttentionArgs& args);
+std::array<MemoryRange, kLaunchTables> tables_of(const AttentionArgs& args);
 
 LaunchGeometry make_geometry(const Manifest& manifest, const Problem& problem, int num_sms);
 

@@ -6,8 +6,9 @@ namespace kiln {
 namespace {
 
 /// Lengths and tables in the order of tables_of().
-constexpr std::array<Operand, 5> kTables{Operand::cu_seqlens_q, Operand::cu_seqlens_k, Operand::seqlens_k,
-                                         Operand::page_table, Operand::first_keys};
+constexpr std::array<Operand, kLaunchTables> kTables{Operand::cu_seqlens_q, Operand::cu_seqlens_k,
+                                                     Operand::seqlens_k,    Operand::page_table,
+                                                     Operand::first_keys,   Operand::query_ends};
 
 }  // namespace
 
@@ -39,6 +40,7 @@ FlatLaunch flatten(const AttentionArgs& args) {
   add_optional(Operand::k_rope, args.k_rope);
   for (std::size_t i = 0; i < kCaptured; ++i) add_optional(captured_operand(i), args.captured[i]);
   add_optional(Operand::first_keys, args.first_keys);
+  add_optional(Operand::query_ends, args.query_ends);
   return flat;
 }
 
@@ -58,7 +60,7 @@ PreparedLaunch::PreparedLaunch(const Manifest& manifest, const AttentionArgs& ar
   geometry = make_geometry(manifest, problem, num_sms);
   geometry.tables = tables_of(args);
   const std::optional<Tensor>* const given[] = {&args.cu_seqlens_q, &args.cu_seqlens_k, &args.seqlens_k,
-                                                &args.page_table, &args.first_keys};
+                                                &args.page_table,   &args.first_keys,   &args.query_ends};
   for (std::size_t i = 0; i < kTables.size(); ++i) {
     if (*given[i]) tables[num_tables++] = kTables[i];
   }

@@ -230,7 +230,18 @@ void check_rotary(Checker& check, const Manifest& manifest, const AttentionArgs&
   problem.rotary_positions = cosines->shape[0];
 }
 
-/// Sides of the mask that the launch gives, and left padding.
+/// A position of each sequence.
+void check_positions(Checker& check, const Manifest& manifest, const Problem& problem, const char* name,
+                     const std::optional<Tensor>& given) {
+  const bool takes = manifest.takes(name, kPointer);
+  check.require(takes || !given, "{} was given, but the kernel takes none", name);
+  check.require(!takes || given.has_value(), "the kernel needs {}", name);
+  if (!takes || !given) return;
+  check_small(check, name, *given, DType::i32, {problem.batch}, "[batch]");
+  check_dense(check, name, *given, 0);
+}
+
+/// Sides of the mask that the launch gives, left padding, and where a part's rows stand.
 void check_window(Checker& check, const Manifest& manifest, const AttentionArgs& args, Problem& problem) {
   constexpr std::int64_t kFar = std::int64_t{1} << 30;  // further than any key
   const auto side = [&](const char* name, std::int64_t value, std::int64_t least) {
@@ -245,12 +256,8 @@ void check_window(Checker& check, const Manifest& manifest, const AttentionArgs&
   problem.window_left = side("window_left", args.window.left, -1);
   problem.window_right = side("window_right", args.window.right, -1);
   problem.window_chunk = side("window_chunk", args.window.chunk, 0);
-  const bool takes = manifest.takes("first_keys", kPointer);
-  check.require(takes || !args.first_keys, "first_keys was given, but the kernel takes none");
-  check.require(!takes || args.first_keys.has_value(), "the kernel needs first_keys");
-  if (!takes || !args.first_keys) return;
-  check_small(check, "first_keys", *args.first_keys, DType::i32, {problem.batch}, "[batch]");
-  check_dense(check, "first_keys", *args.first_keys, 0);
+  check_positions(check, manifest, problem, "first_keys", args.first_keys);
+  check_positions(check, manifest, problem, "query_ends", args.query_ends);
 }
 
 }  // namespace

@@ -17,6 +17,12 @@ constexpr const char* kPrefill = R"({"target": "sm_80", "operation": "prefill", 
 constexpr const char* kDecode = R"({"target": "sm_80", "operation": "decode", "dtype": "bf16", "depth": 64,
     "out_dtype": "f32", "operand": {"kind": "ragged"}})";
 
+constexpr const char* kPlaced = R"({"target": "sm_80", "operation": "decode", "dtype": "bf16", "depth": 64,
+    "out_dtype": "f32", "mask": "causal", "sink": true, "operand": {"kind": "ragged"}})";
+constexpr const char* kSinkPrefill =
+    R"({"target": "sm_80", "operation": "prefill", "dtype": "bf16", "depth": 64,
+    "out_dtype": "f32", "mask": "causal", "sink": true, "operand": {"kind": "ragged"}})";
+
 struct Host {
   std::vector<std::int64_t> shape;
   DLTensor view{};
@@ -42,9 +48,11 @@ kiln_rank* make_rank(kiln_loopback* group, int rank, int size) {
   return out;
 }
 
-double prefill_error(kiln_rank* rank, const Whole& whole) {
+/// `logits`: of the heads, or none.
+double prefill_error(kiln_rank* rank, const Whole& whole, std::vector<float> logits) {
   kiln_context_prefill* prefill = nullptr;
-  REQUIRE(kiln_context_prefill_create(rank, kPrefill, kHeads, kHeads, 1, &prefill) == KILN_OK);
+  const char* config = logits.empty() ? kPrefill : kSinkPrefill;
+  REQUIRE(kiln_context_prefill_create(rank, config, kHeads, kHeads, 1, &prefill) == KILN_OK);
   REQUIRE(kiln_context_prefill_set_batch(prefill, &kLength, 1) == KILN_OK);
   const std::int64_t rows = kiln_context_prefill_rows(prefill);
   std::vector<std::uint16_t> q, k, v;
@@ -62,15 +70,22 @@ double prefill_error(kiln_rank* rank, const Whole& whole) {
   std::vector<float> o(static_cast<std::size_t>(rows * kHeads * kDepth), NAN);
   Host dq(q.data(), kBf16, {rows, kHeads, kDepth}), dk(k.data(), kBf16, {rows, kHeads, kDepth}),
       dv(v.data(), kBf16, {rows, kHeads, kDepth}), result(o.data(), kFloat, {rows, kHeads, kDepth});
-  const kiln_status status =
-      kiln_context_prefill_launch(prefill, &dq.view, &dk.view, &dv.view, &result.view, nullptr, nullptr, 0);
+  Host sink(logits.data(), kFloat, {kHeads});
+  kiln_attention_args args{};
+  args.size = sizeof args;
+  args.q = &dq.view, args.k = &dk.view, args.v = &dv.view, args.o = &result.view, args.sink = &sink.view;
+  const kiln_status status = logits.empty()
+                                 ? kiln_context_prefill_launch(prefill, &dq.view, &dk.view, &dv.view,
+                                                               &result.view, nullptr, nullptr, 0)
+                                 : kiln_context_prefill_launch_args(prefill, &args, 0);
   CAPTURE(kiln_parallel_last_error());
   REQUIRE(status == KILN_OK);
   Comparison comparison;
   const kiln::MaskConfig causal{kiln::MaskConfig::Kind::causal, 0};
   for (std::size_t i = 0; i < places.size(); ++i) {
     for (std::int64_t head = 0; head < kHeads; ++head) {
-      const auto exact = attend(whole, causal, 0, places[i], head, 0, kLength);
+      const double logit = logits.empty() ? -INFINITY : logits[static_cast<std::size_t>(head)];
+      const auto exact = attend(whole, causal, 0, places[i], head, 0, kLength, logit);
       comparison.add(exact, &o[(i * kHeads + static_cast<std::size_t>(head)) * kDepth],
                      static_cast<float>(exact.lse));
     }
@@ -113,20 +128,64 @@ double decode_error(kiln_rank* rank, int number, const Whole& whole, bool shared
   return comparison.error();
 }
 
+/// Three queries, causal, with sinks.
+double placed_error(kiln_rank* rank, int number, const Whole& whole) {
+  constexpr std::int64_t kQueries = 3;
+  kiln_context_decode* decode = nullptr;
+  REQUIRE(kiln_context_decode_create(rank, kPlaced, kHeads, kQueries, &decode) == KILN_OK);
+  // the second rank has the last key alone
+  const std::int64_t first = number == 0 ? 0 : kLength - 1, end = number == 0 ? kLength - 1 : kLength;
+  auto q = rows_of(whole.q, kLength - kQueries, kLength), k = rows_of(whole.k, first, end),
+       v = rows_of(whole.v, first, end);
+  std::vector<float> o(static_cast<std::size_t>(kQueries * kHeads * kDepth), NAN), logits{0.5f, 2.0f};
+  std::vector<std::int32_t> offsets_q{0, kQueries}, offsets_k{0, static_cast<std::int32_t>(end - first)},
+      places{static_cast<std::int32_t>(kLength - first)};
+  Host dq(q.data(), kBf16, {kQueries, kHeads, kDepth}), dk(k.data(), kBf16, {end - first, kHeads, kDepth}),
+      dv(v.data(), kBf16, {end - first, kHeads, kDepth}),
+      result(o.data(), kFloat, {kQueries, kHeads, kDepth}), cu_q(offsets_q.data(), kInt, {2}),
+      cu_k(offsets_k.data(), kInt, {2}), ends(places.data(), kInt, {1}),
+      sink(logits.data(), kFloat, {kHeads});
+  kiln_attention_args args{};
+  args.size = sizeof args;
+  args.q = &dq.view, args.k = &dk.view, args.v = &dv.view, args.o = &result.view, args.sink = &sink.view;
+  args.cu_seqlens_q = &cu_q.view, args.cu_seqlens_k = &cu_k.view;
+  args.max_seqlen_q = kQueries, args.max_seqlen_k = end - first;
+  REQUIRE(kiln_context_decode_launch(decode, &args, 0) == KILN_OK);  // in the order of ranks
+  const std::vector<float> in_order = o;
+  const kiln_status status = kiln_context_decode_launch_at(decode, &args, &ends.view, 0);
+  CHECK(o == in_order);
+  CAPTURE(kiln_parallel_last_error());
+  REQUIRE(status == KILN_OK);
+  Comparison comparison;
+  const kiln::MaskConfig causal{kiln::MaskConfig::Kind::causal, 0};
+  for (std::int64_t i = 0; i < kQueries; ++i) {
+    for (std::int64_t head = 0; head < kHeads; ++head) {
+      const auto exact = attend(whole, causal, 0, kLength - kQueries + i, head, 0, kLength,
+                                logits[static_cast<std::size_t>(head)]);
+      comparison.add(exact, &o[static_cast<std::size_t>((i * kHeads + head) * kDepth)],
+                     static_cast<float>(exact.lse));
+    }
+  }
+  kiln_context_decode_destroy(decode);
+  return comparison.error();
+}
+
 }  // namespace
 
 TEST_CASE("a group through the C interface computes what the whole has, and its errors have a text") {
   const Whole whole({kLength}, kHeads, kHeads, kDepth, 9);
   kiln_loopback* group = nullptr;
   REQUIRE(kiln_loopback_create(2, 60, &group) == KILN_OK);
-  double prefill[2] = {1, 1}, decode[2] = {1, 1}, shared[2] = {1, 1};
+  double prefill[2] = {1, 1}, sinks[2] = {1, 1}, decode[2] = {1, 1}, shared[2] = {1, 1}, placed[2] = {1, 1};
   kiln_rank* ranks[2] = {make_rank(group, 0, 2), make_rank(group, 1, 2)};
   std::vector<std::thread> threads;
   for (int rank = 0; rank < 2; ++rank) {
     threads.emplace_back([&, rank] {
-      prefill[rank] = prefill_error(ranks[rank], whole);
+      prefill[rank] = prefill_error(ranks[rank], whole, {});
+      sinks[rank] = prefill_error(ranks[rank], whole, {-1.0f, 4.0f});
       decode[rank] = decode_error(ranks[rank], rank, whole, false);
       shared[rank] = decode_error(ranks[rank], rank, whole, true);
+      placed[rank] = placed_error(ranks[rank], rank, whole);
     });
   }
   for (std::thread& thread : threads) thread.join();
@@ -134,6 +193,8 @@ TEST_CASE("a group through the C interface computes what the whole has, and its 
     CHECK(prefill[rank] < 4e-3);
     CHECK(decode[rank] < 4e-3);
     CHECK(shared[rank] < 4e-3);
+    CHECK(sinks[rank] < 4e-3);
+    CHECK(placed[rank] < 4e-3);
     CHECK(kiln_rank_synchronize(ranks[rank], 0) == KILN_OK);
   }
   kiln_context_decode* none = nullptr;

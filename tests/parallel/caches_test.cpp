@@ -20,9 +20,10 @@ struct Kind {
   const char* name;
   std::string config;
   std::int64_t heads_kv, depth, ov_depth, bytes;  ///< bytes of an element of the cache
+  std::int64_t queries = 1;                       ///< of a sequence
 };
 
-/// One query a sequence over a pool of pages; sequences of a rank have the pages from `first` to `end`.
+/// The queries of sequences over a pool of pages; sequences of a rank have the pages from `first` to `end`.
 struct Pool {
   const Kind& kind;
   std::vector<std::int64_t> lengths;
@@ -46,16 +47,18 @@ struct Pool {
       return upload(values);
     };
     k = pool(), v = pool();
-    std::vector<std::uint16_t> queries(batch * static_cast<std::size_t>(kHeadsQ * kind.depth));
+    std::vector<std::uint16_t> queries(batch * static_cast<std::size_t>(kind.queries * kHeadsQ * kind.depth));
     for (auto& value : queries) value = round_bf16(normal(random));
     q = upload(queries);
     scales = upload(std::vector<float>{0.5f, 0.7f});
     std::vector<std::int32_t> starts;
-    for (std::size_t b = 0; b <= batch; ++b) starts.push_back(static_cast<std::int32_t>(b));
+    for (std::size_t b = 0; b <= batch; ++b)
+      starts.push_back(static_cast<std::int32_t>(b) * static_cast<std::int32_t>(kind.queries));
     offsets = upload(starts);
   }
 
   std::int64_t batch() const { return static_cast<std::int64_t>(lengths.size()); }
+  std::int64_t rows() const { return batch() * kind.queries; }
 
   /// What a launch over the pages [first, end) of every sequence takes, but for o and lse.
   struct Part {
@@ -75,7 +78,7 @@ struct Pool {
     Part out{upload(table), upload(keys), {}};
     AttentionArgs& args = out.args;
     const DType type = kind.bytes == 1 ? DType::fp8_e4m3 : DType::bf16;
-    args.q = Tensor::dense(q.address(), DType::bf16, {batch(), kHeadsQ, kind.depth});
+    args.q = Tensor::dense(q.address(), DType::bf16, {rows(), kHeadsQ, kind.depth});
     args.k = Tensor::dense(k.address(), type, {batch() * kMaxPages, kPage, kind.heads_kv, kind.depth});
     if (kind.depth == kind.ov_depth) args.v = Tensor::dense(v.address(), type, args.k.shape);
     if (kind.bytes == 1)
@@ -83,15 +86,15 @@ struct Pool {
     args.page_table = Tensor::dense(out.table.address(), DType::i32, {batch(), kMaxPages});
     args.seqlens_k = Tensor::dense(out.keys.address(), DType::i32, {batch()});
     args.cu_seqlens_q = Tensor::dense(offsets.address(), DType::i32, {batch() + 1});
-    args.max_seqlen_q = 1;
+    args.max_seqlen_q = kind.queries;
     return out;
   }
   DeviceBuffer results() const {
     return upload(
-        std::vector<std::uint16_t>(static_cast<std::size_t>(batch() * kHeadsQ * kind.ov_depth), 0x7fc0));
+        std::vector<std::uint16_t>(static_cast<std::size_t>(rows() * kHeadsQ * kind.ov_depth), 0x7fc0));
   }
   Tensor o_of(const DeviceBuffer& buffer) const {
-    return Tensor::dense(buffer.address(), DType::bf16, {batch(), kHeadsQ, kind.ov_depth});
+    return Tensor::dense(buffer.address(), DType::bf16, {rows(), kHeadsQ, kind.ov_depth});
   }
 };
 
@@ -106,7 +109,17 @@ TEST_CASE("parts of latent and 8-bit caches give what one launch over the whole 
        1, 576, 512, 2},
       {"8 bits", head + R"("depth": 64, "kv_dtype": "fp8_e4m3", "operand": {"kind": "paged", "page_size": 64,
            "quantization": {"granularity": "per_head"}}})",
-       2, 64, 64, 1}};
+       2, 64, 64, 1},
+      {"latent, three queries", head + R"("depth": 576, "ov_depth": 512, "v_from_k": true, "mask": "causal",
+           "operand": {"kind": "paged", "page_size": 64}})",
+       1, 576, 512, 2, 3},
+      {"latent, three queries of sm_90a",
+       R"({"target": "sm_90a", "operation": "decode", "dtype": "bf16", "depth": 576,
+           "ov_depth": 512, "v_from_k": true, "mask": "causal", "operand": {"kind": "paged", "page_size": 64}})",
+       1, 576, 512, 2, 3},
+      {"8 bits, a window", head + R"("depth": 64, "kv_dtype": "fp8_e4m3", "mask": {"sliding_window": 60},
+           "operand": {"kind": "paged", "page_size": 64, "quantization": {"granularity": "per_head"}}})",
+       2, 64, 64, 1, 2}};
   for (const Kind& kind : kinds) {
     CAPTURE(kind.name);
     const Config config = parse_config(kind.config, "test");
@@ -125,7 +138,7 @@ TEST_CASE("parts of latent and 8-bit caches give what one launch over the whole 
       threads.emplace_back([&, rank] {
         const std::shared_ptr<Transport> transport = group.join(rank, emulated());
         try {
-          ContextDecode decode(emulated(), config, transport, kHeadsQ, 2);
+          ContextDecode decode(emulated(), config, transport, kHeadsQ, cache.rows());
           Pool::Part part = cache.part(rank == 0 ? 0 : 2, rank == 0 ? 2 : kMaxPages);
           part.args.o = cache.o_of(shared[rank]);
           decode.launch(part.args);

@@ -14,11 +14,18 @@ namespace {
 
 constexpr std::int64_t kHeadsQ = 24, kHeadsKv = 3, kDepth = 64;
 
-Config decode_config(const std::string& target) {
-  return parse_config(
-      R"({"target": ")" + target +
-          R"(", "operation": "decode", "dtype": "bf16", "depth": 64, "operand": {"kind": "ragged"}})",
-      "test");
+Config decode_config(const std::string& target, const std::string& keys = {}) {
+  return parse_config(R"({"target": ")" + target +
+                          R"(", "operation": "decode", "dtype": "bf16", "depth": 64, )" + keys +
+                          R"("operand": {"kind": "ragged"}})",
+                      "test");
+}
+
+/// Of the heads, where the config has sinks.
+std::vector<float> sinks() {
+  std::vector<float> out;
+  for (std::int64_t head = 0; head < kHeadsQ; ++head) out.push_back(0.5f * static_cast<float>(head) - 5.0f);
+  return out;
 }
 
 /// A result of [rows, heads, depth] with its log-sum-exps [heads, rows].
@@ -84,7 +91,7 @@ Result decode_of_rank(const Config& config, const Whole& whole, const ContextDec
   const DeviceBuffer dq = upload(q), dk = upload(part.k), dv = upload(part.v), cu_q = upload(starts),
                      cu_k = upload(part.offsets);
   const auto results = static_cast<std::size_t>(result.rows * result.heads);
-  const DeviceBuffer o = upload(std::vector<std::uint16_t>(results * kDepth, 0x7fc0)),
+  const DeviceBuffer sink = upload(sinks()), o = upload(std::vector<std::uint16_t>(results * kDepth, 0x7fc0)),
                      lses = upload(std::vector<float>(results, NAN));
   ContextDecode decode(emulated(), config, transport, kHeadsQ, batch + 2, options);
   AttentionArgs args;
@@ -92,6 +99,7 @@ Result decode_of_rank(const Config& config, const Whole& whole, const ContextDec
   args.k = Tensor::dense(dk.address(), DType::bf16, {part.offsets.back(), kHeadsKv, kDepth});
   args.v = Tensor::dense(dv.address(), DType::bf16, args.k.shape);
   args.o = Tensor::dense(o.address(), DType::bf16, {result.rows, result.heads, kDepth});
+  if (config.sink.value_or(false)) args.sink = Tensor::dense(sink.address(), DType::f32, {kHeadsQ});
   if (lse) args.lse = Tensor::dense(lses.address(), DType::f32, {result.heads, result.rows});
   args.cu_seqlens_q = Tensor::dense(cu_q.address(), DType::i32, {batch + 1});
   args.cu_seqlens_k = Tensor::dense(cu_k.address(), DType::i32, {batch + 1});
@@ -113,7 +121,7 @@ std::vector<Result> decode_of_group(const Config& config, const Whole& whole, in
   return results;
 }
 
-void check_exact(const Result& result, const Whole& whole) {
+void check_exact(const Result& result, const Whole& whole, bool sink) {
   Comparison comparison;
   for (std::int64_t b = 0; b < result.rows; ++b) {
     for (std::int64_t head = 0; head < kHeadsQ; ++head) {
@@ -121,20 +129,21 @@ void check_exact(const Result& result, const Whole& whole) {
       for (std::int64_t c = 0; c < kDepth; ++c)
         row.push_back(widen(result.o.at(static_cast<std::size_t>((b * kHeadsQ + head) * kDepth + c))));
       const std::int64_t length = whole.lengths[static_cast<std::size_t>(b)];
-      comparison.add(attend(whole, {}, static_cast<std::size_t>(b), length - 1, head, 0, length), row.data(),
-                     result.lse.at(static_cast<std::size_t>(head * result.rows + b)));
+      const double logit = sink ? sinks()[static_cast<std::size_t>(head)] : -INFINITY;
+      comparison.add(attend(whole, {}, static_cast<std::size_t>(b), length - 1, head, 0, length, logit),
+                     row.data(), result.lse.at(static_cast<std::size_t>(head * result.rows + b)));
     }
   }
   CHECK(comparison.error() < 4e-3);
   CHECK(comparison.lse < 2e-3);
 }
 
-void check_results(const std::string& target, int ranks, const Whole& whole) {
+void check_results(const std::string& target, int ranks, const Whole& whole, bool sink = false) {
   CAPTURE(target);
   CAPTURE(ranks);
-  const Config config = decode_config(target);
+  const Config config = decode_config(target, sink ? R"("sink": true, )" : "");
   const auto all = decode_of_group(config, whole, ranks, {.way = DecodeWay::gather});
-  check_exact(all[0], whole);
+  check_exact(all[0], whole, sink);
   const auto heads = decode_of_group(config, whole, ranks, {.result = DecodeResult::heads}),
              queries = decode_of_group(config, whole, ranks, {.result = DecodeResult::queries}),
              spread = decode_of_group(config, whole, ranks, {.way = DecodeWay::spread}, false);
@@ -164,6 +173,9 @@ TEST_CASE("heads, queries and the whole of a step are the same bits, with ranks 
   check_results("sm_80", 8, eight);
   check_results("sm_90a", 2, six);
   check_results("gfx942", 3, six);
+  check_results("sm_80", 3, six, true);
+  check_results("sm_90a", 2, six, true);
+  check_results("gfx942", 2, six, true);
 }
 
 TEST_CASE("a step of fewer rows than ranks is spread, too: some of them merge none") {

@@ -64,6 +64,10 @@ Comparison prefill_of_rank(const Config& config, const Whole& whole, PrefillWay 
   args.v = Tensor::dense(v.address(), DType::bf16, {rows, kHeadsKv, kDepth});
   args.o = Tensor::dense(o.address(), DType::bf16, {rows, kHeadsQ, kDepth});
   args.lse = Tensor::dense(lse.address(), DType::f32, {rows * kHeadsQ});
+  const std::vector<float> logits{1.5f, -2.0f};
+  const DeviceBuffer sink = upload(logits);
+  const bool has_sink = config.sink.value_or(false);
+  if (has_sink) args.sink = Tensor::dense(sink.address(), DType::f32, {kHeadsQ});
   prefill.launch(args);
   transport->synchronize(0);
   const auto got = download<std::uint16_t>(o);
@@ -82,9 +86,10 @@ Comparison prefill_of_rank(const Config& config, const Whole& whole, PrefillWay 
           for (std::int64_t c = 0; c < kDepth; ++c)
             o_row.push_back(widen(got[static_cast<std::size_t>((row * kHeadsQ + head) * kDepth + c)]));
           const std::int64_t at = run_start * kHeadsQ + head * run_rows + (row - run_start);
-          comparison.add(
-              attend(whole, config.mask.value_or(MaskConfig{}), b, run.first + i, head, 0, whole.lengths[b]),
-              o_row.data(), got_lse[static_cast<std::size_t>(at)]);
+          const double logit = has_sink ? logits[static_cast<std::size_t>(head)] : -INFINITY;
+          comparison.add(attend(whole, config.mask.value_or(MaskConfig{}), b, run.first + i, head, 0,
+                                whole.lengths[b], logit),
+                         o_row.data(), got_lse[static_cast<std::size_t>(at)]);
         }
       }
     }
@@ -218,6 +223,19 @@ TEST_CASE("prefill of a group is that of the whole, with every mask, ragged, wit
   }
   check_prefill(prefill_config(causal, "gfx942"), one, 2, PrefillWay::ring);
   check_prefill(prefill_config(causal), one, 1, PrefillWay::ring);
+}
+
+TEST_CASE("sinks count once in prefill of a group") {
+  const Whole ragged({150, 3, 0, 70}, kHeadsQ, kHeadsKv, kDepth, 6);
+  const std::string causal = R"("mask": "causal", "sink": true, )",
+                    window = R"("mask": {"sliding_window": 40}, "sink": true, )", none = R"("sink": true, )";
+  for (const PrefillWay way : {PrefillWay::ring, PrefillWay::gather}) {
+    for (const std::string& keys : {causal, window, none})
+      check_prefill(prefill_config(keys), ragged, 3, way);
+    check_prefill(prefill_config(causal), ragged, 8, way);
+    check_prefill(prefill_config(causal, "sm_90a"), ragged, 2, way);
+    check_prefill(prefill_config(causal, "gfx942"), ragged, 2, way);
+  }
 }
 
 namespace {

@@ -126,10 +126,10 @@ TEST_CASE("what has no kernel for parts is refused") {
     return std::string();
   };
   const std::string head = R"({"target": "sm_90a", "dtype": "bf16", "depth": 64, )";
-  CHECK(refused(head + R"("operation": "prefill", "mask": "causal"})").find("\"operand\" is ragged") !=
-        std::string::npos);
-  CHECK(refused(head + R"("operation": "decode", "operand": {"kind": "ragged"}})")
-            .find("\"operation\" is prefill") != std::string::npos);
+  CHECK(refused(head + R"("operation": "prefill", "mask": "causal"})")
+            .find("\"operand\" of prefill is ragged") != std::string::npos);
+  CHECK(refused(head + R"("operation": "decode", "mask": "custom", "operand": {"kind": "ragged"}})")
+            .find("custom mask") != std::string::npos);
   CHECK(refused(head + R"("operation": "prefill", "mask": "custom", "operand": {"kind": "ragged"}})")
             .find("custom mask") != std::string::npos);
   CHECK(
@@ -141,6 +141,14 @@ TEST_CASE("what has no kernel for parts is refused") {
   CHECK(part.takes("seqlens_k"));
   CHECK_FALSE(plain.takes("seqlens_k"));
   CHECK_FALSE(make_part_kernel(config_of("sm_80", "")).manifest.takes("seqlens_k"));
+  const auto decode = [&](const std::string& mask) {
+    return make_part_kernel(
+               parse_config(head + mask + R"("operation": "decode", "operand": {"kind": "paged"}})", "test"))
+        .manifest.takes("query_ends");
+  };
+  CHECK(decode(R"("mask": "causal", )"));
+  CHECK(decode(R"("score_mod": "alibi", )"));
+  CHECK_FALSE(decode(""));
   CHECK_THROWS_AS(make_part_merge_kernel(causal, 65, false), Error);
 }
 

@@ -67,13 +67,17 @@ inline bool shows(const MaskConfig& mask, std::int64_t query, std::int64_t key) 
       return key <= query && key > query - mask.size;
     case MaskConfig::Kind::chunked:
       return key <= query && key >= query / mask.size * mask.size;
+    case MaskConfig::Kind::window:
+      return (mask.left < 0 || key >= query - mask.left) && (mask.right < 0 || key <= query + mask.right);
     default:
       return true;
   }
 }
 
+/// `sink`: one more logit, without a value, where some key is seen. `slope`: of ALiBi.
 inline Exact attend(const Whole& w, const MaskConfig& mask, std::size_t sequence, std::int64_t query,
-                    std::int64_t head, std::int64_t begin, std::int64_t end) {
+                    std::int64_t head, std::int64_t begin, std::int64_t end,
+                    double sink = -std::numeric_limits<double>::infinity(), double slope = 0) {
   const std::int64_t depth = w.q.depth, kv_head = head / (w.q.heads / w.k.heads), start = w.starts[sequence];
   const double scale = 1 / std::sqrt(static_cast<double>(depth));
   std::vector<double> scores;
@@ -84,7 +88,7 @@ inline Exact attend(const Whole& w, const MaskConfig& mask, std::size_t sequence
     double sum = 0;
     for (std::int64_t c = 0; c < depth; ++c)
       sum += w.q.at(start + query, head, c) * w.k.at(start + key, kv_head, c);
-    scores.push_back(sum * scale), keys.push_back(key);
+    scores.push_back(sum * scale + slope * static_cast<double>(key - query)), keys.push_back(key);
     top = std::max(top, scores.back());
   }
   Exact exact;
@@ -97,6 +101,7 @@ inline Exact attend(const Whole& w, const MaskConfig& mask, std::size_t sequence
     for (std::int64_t c = 0; c < depth; ++c)
       exact.o[static_cast<std::size_t>(c)] += weight * w.v.at(start + keys[i], kv_head, c);
   }
+  total += std::exp(sink - top);
   for (double& x : exact.o) x /= total;
   exact.lse = top + std::log(total);
   return exact;

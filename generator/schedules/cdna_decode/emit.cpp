@@ -75,6 +75,7 @@ void emit_segment_range(Writer& w, const DecodePlan& p) {
       "uniform(s.m_block);");
   w.line("const int tile_begin = uniform(s.tile_begin), tile_end = uniform(s.tile_end);");
   w.line("const int keys = uniform(s.sequence.seqlen_k), queries = uniform(s.sequence.seqlen_q);");
+  if (p.stream->takes_positions()) w.line("const int aligned_rows = uniform({});", p.stream->aligned_rows());
   w.line("const int rows = min_of({0}, group * queries - m_block * {0});", p.BM);
   if (p.ragged_q()) w.line("const int q_start = uniform(s.sequence.q_start);");
   if (operand_form(p.kind).ragged_k()) w.line("const int k_start = uniform(s.sequence.k_start);");
@@ -124,9 +125,10 @@ void emit_segment(Writer& w, const DecodePlan& p) {
   }
   emit_query(w, p);
   emit_buffers(w, p);
-  emit_clean_range(w, *p.mask, p.score_context(),
-                   fmt::format("(keys - queries + m_block * {} / group)", p.BM),
-                   fmt::format("(keys - queries + (m_block * {} + max_of(rows, 1) - 1) / group)", p.BM));
+  emit_clean_range(
+      w, *p.mask, p.score_context(),
+      fmt::format("(keys - {} + m_block * {} / group)", p.aligned_rows(), p.BM),
+      fmt::format("(keys - {} + (m_block * {} + max_of(rows, 1) - 1) / group)", p.aligned_rows(), p.BM));
   p.modifier->emit_rows(w, p.score_context());
   p.mask->emit_rows(w, p.score_context());
   const std::string accumulator = p.mfma.accumulator();

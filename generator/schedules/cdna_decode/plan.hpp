@@ -61,10 +61,12 @@ struct DecodePlan {
     ScoreContext context;
     context.rows = {{"position", "(kv_head * group + packed % group)"}};
     context.batch = "batch_index";
-    context.seqlen_q = "queries";
+    context.seqlen_q = aligned_rows();
     context.seqlen_k = "keys";
     return context;
   }
+  /// Emitted: row i stands at key position i + keys less this.
+  const char* aligned_rows() const { return stream->takes_positions() ? "aligned_rows" : "queries"; }
   /// Parameters of the kernel that scores are scaled by.
   std::vector<const char*> factors() const { return modifier->factors(); }
   /// Whether some column of O is not finite, emitted.

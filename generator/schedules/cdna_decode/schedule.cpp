@@ -35,6 +35,11 @@ class CdnaDecode final : public Schedule {
   }
   Resources resources() const override { return {plan_.smem_bytes, plan_.num_threads, plan_.max_registers}; }
   KernelSource emit() const override { return cdna::emit_decode(plan_); }
+  std::optional<KernelSource> emit_part() const override {
+    auto plan = plan_;
+    plan.stream->take_positions();
+    return cdna::emit_decode(plan);
+  }
   bool guards_hidden_values() const override { return plan_.hidden.on(); }
   std::vector<layout::Proof> layout_proofs() const override {
     std::vector<layout::Proof> proofs = plan_.streaming ? plan_.k->proofs() : plan_.k_tile->proofs();

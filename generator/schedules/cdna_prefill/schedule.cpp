@@ -35,6 +35,11 @@ class CdnaPrefill final : public Schedule {
   Resources resources() const override { return {plan_.smem_bytes, plan_.num_threads, plan_.max_registers}; }
   Timeline timeline() const override { return cdna::prefill_timeline(plan_); }
   KernelSource emit() const override { return cdna::emit_prefill(plan_); }
+  std::optional<KernelSource> emit_part() const override {
+    auto plan = plan_;
+    plan.part = true;
+    return cdna::emit_prefill(plan);
+  }
   bool guards_hidden_values() const override { return plan_.hidden.on(); }
   std::vector<layout::Proof> layout_proofs() const override {
     std::vector<layout::Proof> proofs = plan_.k->proofs();

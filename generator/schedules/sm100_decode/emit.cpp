@@ -136,7 +136,7 @@ void emit_over_lanes(Writer& w, const DecodePlan& p) {
 /// Keys that no row of the tile has hidden, and what masks and modifiers ask of the rows.
 void emit_limits(Writer& w, const DecodePlan& p) {
   const ScoreContext context = p.score_context();
-  const std::string first = "(s.sequence.seqlen_k - s.sequence.seqlen_q + ";
+  const std::string first = fmt::format("(s.sequence.seqlen_k - {} + ", p.stream->aligned_rows());
   emit_clean_range(w, *p.mask, context, first + "row_query[0])", first + "row_query[max(rows, 1) - 1])");
   p.modifier->emit_rows(w, context);
   p.mask->emit_rows(w, context);

@@ -63,7 +63,7 @@ void emit_store_part(Writer& w, const DecodePlan& p) {
 
 void emit_repair(Writer& w, const DecodePlan& p) {
   const HiddenValues::Packed packed{fmt::format("s.m_block * {}", p.BM), 4, p.BN};
-  p.hidden.emit_block_repair(w, p.config, HiddenValues::names_of_item(), packed,
+  p.hidden.emit_block_repair(w, p.config, HiddenValues::names_of_item(p.stream->aligned_rows()), packed,
                              fmt::format("*(int*)(smem_bytes + {})", p.smem_odd),
                              "named_barrier_sync(1, 128);");
 }

@@ -104,7 +104,7 @@ struct DecodePlan {
       context.rows.push_back({fmt::format("row_query[{}]", row), fmt::format("row_head[{}]", row)});
     }
     context.batch = "s.batch";
-    context.seqlen_q = "s.sequence.seqlen_q", context.seqlen_k = "s.sequence.seqlen_k";
+    context.seqlen_q = stream->aligned_rows(), context.seqlen_k = "s.sequence.seqlen_k";
     return context;
   }
 };

@@ -34,6 +34,11 @@ class Sm100Decode final : public Schedule {
     return proofs;
   }
   KernelSource emit() const override { return sm100::emit_decode(plan_); }
+  std::optional<KernelSource> emit_part() const override {
+    auto plan = plan_;
+    plan.stream->take_positions();
+    return sm100::emit_decode(plan);
+  }
 
  private:
   sm100::DecodePlan plan_;

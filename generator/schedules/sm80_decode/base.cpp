@@ -17,7 +17,7 @@ ScoreContext DecodeBase::score_context() const {
   context.rows = {{"position_0", "(s.kv_head * group + packed_0 % group)"},
                   {"position_1", "(s.kv_head * group + packed_1 % group)"}};
   context.batch = "s.batch";
-  context.seqlen_q = "s.sequence.seqlen_q";
+  context.seqlen_q = stream->aligned_rows();
   context.seqlen_k = "s.sequence.seqlen_k";
   return context;
 }
@@ -88,7 +88,7 @@ void emit_query_rows(Writer& w, const DecodeBase& p, const std::string& row, int
 }
 
 void emit_limits(Writer& w, const DecodeBase& p) {
-  const std::string first = "(s.sequence.seqlen_k - s.sequence.seqlen_q + ";
+  const std::string first = fmt::format("(s.sequence.seqlen_k - {} + ", p.stream->aligned_rows());
   emit_clean_range(w, *p.mask, p.score_context(), fmt::format("{}s.m_block * {} / group)", first, p.BM),
                    fmt::format("{}(s.m_block * {} + max(rows, 1) - 1) / group)", first, p.BM));
   p.modifier->emit_rows(w, p.score_context());
@@ -192,8 +192,8 @@ void emit_arrival(Writer& w, const DecodeBase& p) {
 
 void emit_repair(Writer& w, const DecodeBase& p) {
   const HiddenValues::Packed packed{fmt::format("s.m_block * {}", p.BM), p.num_threads / 32, p.BN};
-  p.hidden.emit_block_repair(w, p.config, HiddenValues::names_of_item(), packed, p.odd_flag(),
-                             "__syncthreads();");
+  p.hidden.emit_block_repair(w, p.config, HiddenValues::names_of_item(p.stream->aligned_rows()), packed,
+                             p.odd_flag(), "__syncthreads();");
 }
 
 void use_common(Prelude& prelude, const DecodeBase& p) {

@@ -22,6 +22,11 @@ class Sm80Decode final : public Schedule {
   }
   Resources resources() const override { return plan_.resources(); }
   KernelSource emit() const override { return sm80::emit_decode(plan_); }
+  std::optional<KernelSource> emit_part() const override {
+    auto plan = plan_;
+    plan.stream->take_positions();
+    return sm80::emit_decode(plan);
+  }
   bool guards_hidden_values() const override { return plan_.hidden.on(); }
   std::vector<layout::Proof> layout_proofs() const override {
     std::vector<layout::Proof> proofs = plan_.k->proofs();
@@ -45,6 +50,12 @@ class Sm80Wide final : public Schedule {
   }
   Resources resources() const override { return plan_.resources(); }
   KernelSource emit() const override { return sm80::emit_wide(plan_); }
+  std::optional<KernelSource> emit_part() const override {
+    if (plan_.stream->by_rows()) return std::nullopt;
+    auto plan = plan_;
+    plan.stream->take_positions();
+    return sm80::emit_wide(plan);
+  }
   bool guards_hidden_values() const override { return plan_.hidden.on(); }
   std::vector<layout::Proof> layout_proofs() const override {
     return {{plan_.v_in_k ? "K stage: bijection" : "K and V stage: bijection",

@@ -29,6 +29,11 @@ class Sm80Prefill final : public Schedule {
     return sequential_timeline(model);
   }
   KernelSource emit() const override { return sm80::emit_prefill(plan_); }
+  std::optional<KernelSource> emit_part() const override {
+    auto plan = plan_;
+    plan.part = true;
+    return sm80::emit_prefill(plan);
+  }
   bool guards_hidden_values() const override { return plan_.hidden.on(); }
   std::vector<layout::Proof> layout_proofs() const override {
     std::vector<layout::Proof> proofs = plan_.q->proofs();

@@ -190,7 +190,8 @@ void Consumer::emit_combine(Writer& w) const {
 void Consumer::emit_repair(Writer& w) const {
   HiddenValues::Packed packed{fmt::format("s.m_block * {}", p_.BM), 4 * p_.warpgroups, p_.BN};
   if (p_.warpgroups > 1) packed.warp = "((int)threadIdx.x / 32)";
-  p_.hidden.emit_block_repair(w, p_.config, HiddenValues::names_of_item(), packed, p_.odd_flag(),
+  p_.hidden.emit_block_repair(w, p_.config, HiddenValues::names_of_item(p_.stream->aligned_rows()), packed,
+                              p_.odd_flag(),
                               fmt::format("named_barrier_sync(1, {});", p_.consumer_threads()));
 }
 

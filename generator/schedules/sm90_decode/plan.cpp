@@ -29,7 +29,7 @@ ScoreContext DecodePlan::score_context() const {
     }
   }
   context.batch = "s.batch";
-  context.seqlen_q = "s.sequence.seqlen_q";
+  context.seqlen_q = stream->aligned_rows();
   context.seqlen_k = "s.sequence.seqlen_k";
   return context;
 }

@@ -52,6 +52,12 @@ class Sm90Decode final : public Schedule {
     return proofs;
   }
   KernelSource emit() const override { return sm90::emit_decode(plan_); }
+  std::optional<KernelSource> emit_part() const override {
+    if (plan_.stream->by_rows()) return std::nullopt;
+    auto plan = plan_;
+    plan.stream->take_positions();
+    return sm90::emit_decode(plan);
+  }
 
  private:
   sm90::DecodePlan plan_;

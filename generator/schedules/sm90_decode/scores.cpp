@@ -7,7 +7,7 @@ namespace kiln::sm90 {
 
 void emit_limits(Writer& w, const DecodePlan& p) {
   const ScoreContext context = p.score_context();
-  const std::string first = "(s.sequence.seqlen_k - s.sequence.seqlen_q + ";
+  const std::string first = fmt::format("(s.sequence.seqlen_k - {} + ", p.stream->aligned_rows());
   emit_clean_range(w, *p.mask, context, fmt::format("{}s.m_block * {} / group)", first, p.BM),
                    fmt::format("{}(s.m_block * {} + max(rows, 1) - 1) / group)", first, p.BM));
   if (p.names_rows()) {

@@ -40,6 +40,11 @@ class Sm90Prefill final : public Schedule {
     return overlapped_timeline(model);
   }
   KernelSource emit() const override { return sm90::emit_prefill(plan_); }
+  std::optional<KernelSource> emit_part() const override {
+    auto plan = plan_;
+    plan.part = true;
+    return sm90::emit_prefill(plan);
+  }
 
  private:
   sm90::PrefillPlan plan_;

@@ -1,0 +1,67 @@
+#include "generator/emit/part_ends.hpp"
+
+#include "generator/config/defaults.hpp"
+#include "generator/emit/finish.hpp"
+#include "generator/emit/head.hpp"
+#include "generator/emit/prelude.hpp"
+#include "generator/emit/writer.hpp"
+#include "generator/operands/operand_form.hpp"
+#include "generator/targets/target.hpp"
+
+namespace kiln {
+namespace {
+
+constexpr int kThreads = 128;
+
+Manifest manifest(const Config& c, const std::string& name) {
+  using Kind = KernelParam::Kind;
+  Manifest m;
+  m.name = "part_ends_" + name;
+  m.entry = entry_name(m.name);
+  m.target = std::string(to_string(c.target));
+  m.config_json = to_json(c, -1);
+  m.num_threads = kThreads;
+  m.grid = {GridRule::Kind::tiles, kThreads, 1, 0};
+  m.params = {{Kind::pointer, "q", {}},
+              {Kind::pointer, "o", {}},
+              {Kind::i32, "seqlen_q", {}},
+              {Kind::i64, "q_stride_seq", {}},
+              {Kind::i64, "k_stride_head", {}}};
+  m.operation = c.operation;
+  m.operand = OperandKind::contiguous;
+  m.dtype = m.kv_dtype = m.out_dtype = DType::f32;
+  m.depth = m.ov_depth = 4;
+  m.scale = 1;
+  return m;
+}
+
+}  // namespace
+
+KernelSource make_part_ends_kernel(const Config& user) {
+  const Config c = with_shared_defaults(user);
+  const bool amd = is_amd(c.target), starts = operand_form(c.operand->kind).ragged_k();
+  KernelSource source;
+  source.manifest = manifest(c, config_name(user));
+  Prelude prelude(amd ? "cdna.hip" : "sm80.cuh");
+  prelude.use("warp_names");
+  Writer w;
+  w.raw(prelude.lines());
+  w.line("extern \"C\" __global__ {}void",
+         amd ? "__attribute__((amdgpu_flat_work_group_size(128, 128))) " : "");
+  w.comment("lengths: those of this rank's keys, `distance` numbers before those of the next rank's");
+  w.open("{}(const int* lengths, int* ends, int batch, long long distance, long long ranks)",
+         source.manifest.entry);
+  w.line("const int b = (int)block_id() * {} + (int)thread_id();", kThreads);
+  w.line("if (b >= batch) return;");
+  w.line("int keys = 0;");
+  w.line("for (int i = 0; i < ranks; ++i) keys += {};",
+         starts ? "lengths[i * distance + b + 1] - lengths[i * distance + b]"
+                : "max(lengths[i * distance + b], 0)");
+  w.line("ends[b] = keys;");
+  w.close();
+  set_text(source, "Key positions behind the queries of a part.", w.lines());
+  finish_text(source);
+  return source;
+}
+
+}  // namespace kiln
