@@ -22,10 +22,15 @@ void refuse_unsupported(const Config& config, std::string_view schedule,
     if (std::find(supported.begin(), supported.end(), key.name) != supported.end()) continue;
     const std::optional<Json> value = key.write(config);
     if (!value || is_neutral(key.name, *value, config.depth)) continue;
-    out.push_back(
-        {child_pointer("", key.name), value_text(*value),
-         "not-yet: schedule " + std::string(schedule) + " does not take " + std::string(key.name) + " yet",
-         "leave it out"});
+    // What nothing could be done with says so.
+    const std::string_view end =
+        key.name == "base_alignment"
+            ? ": tiles begin at multiples of BN, and lanes look their pages up side by side, one each"
+            : " yet";
+    out.push_back({child_pointer("", key.name), value_text(*value),
+                   "not-yet: schedule " + std::string(schedule) + " does not take " + std::string(key.name) +
+                       std::string(end),
+                   "leave it out"});
   }
 }
 

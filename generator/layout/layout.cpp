@@ -29,12 +29,6 @@ int Layout::size() const {
   return std::accumulate(shape_.begin(), shape_.end(), 1, std::multiplies<>());
 }
 
-int Layout::cosize() const {
-  int last = 0;
-  for (std::size_t i = 0; i < shape_.size(); ++i) last += (shape_[i] - 1) * stride_[i];
-  return last + 1;
-}
-
 int Layout::operator()(std::initializer_list<int> coordinate) const {
   if (coordinate.size() != shape_.size())
     throw Error(ErrorCode::internal, "layout: coordinate of wrong rank");

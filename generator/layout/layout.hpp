@@ -23,8 +23,7 @@ class Layout {
   const std::vector<int>& shape() const { return shape_; }
   const std::vector<int>& stride() const { return stride_; }
   int rank() const { return static_cast<int>(shape_.size()); }
-  int size() const;    ///< number of coordinates
-  int cosize() const;  ///< largest offset + 1
+  int size() const;  ///< number of coordinates
 
   int operator()(std::initializer_list<int> coordinate) const;
   /// Offset of the linear index, first mode fastest.

@@ -49,12 +49,6 @@ FragmentMap v_fragment(VForm form, int k) {
   return {};
 }
 
-FragmentMap v_fragment_perm4x4(int n) {
-  return {64 / n * 4, 4 * n, 64, 16, [n](int l, int e) {
-            return Coord{4 * (l / n) + e % 4, 4 * (l % n) + e / 4};
-          }};
-}
-
 int p_slot_key(MfmaShape qk, MfmaShape pv, int group, int element) {
   // Registers of S^T are consumed in order, so slot element e is register e % c of key tile e / c.
   const int per_tile = qk.c_elements();

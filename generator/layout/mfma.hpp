@@ -39,11 +39,6 @@ enum class VForm {
 /// `k` is the MFMA K of the block forms; the others imply it.
 FragmentMap v_fragment(VForm form, int k = 0);
 
-/// gfx90a, gfx942 `perm4x4`: four 8-byte reads (keys 4g..4g+3, depth 4j..4j+3 with j = l % N) turned by
-/// v_perm_b32 give fragments 0..3 of N x N x (64/N*4) shapes. Element `4f + e` is key 4*(l/N) + e, depth
-/// 4*(l%N) + f: O columns come out permuted, four consecutive ones in four tiles.
-FragmentMap v_fragment_perm4x4(int n);
-
 /// Key that slot (lane group g, element) of P stands for when S^T goes to PV in registers: the order V must
 /// share. `registers` consecutive accumulator registers per slot group come from one key tile of `m` rows.
 int p_slot_key(MfmaShape qk, MfmaShape pv, int group, int element);

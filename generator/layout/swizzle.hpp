@@ -86,18 +86,4 @@ constexpr int pattern_bytes(SwizzleMode mode) {
   return 8 * span_bytes(mode);
 }
 
-/// S1: an LDS DMA permutes the 64 lanes of one instruction, so the target field lies in 6
-/// bits.
-constexpr bool legal_for_dma(Swizzle swizzle) {
-  return swizzle.is_identity() || swizzle.base + swizzle.bits <= 6;
-}
-/// S2: a reader that counts from an `MMA_M x BK` strip agrees with a writer that counts from the block.
-constexpr bool strip_relative_agrees(Swizzle swizzle, int strip_vectors) {
-  return swizzle.is_identity() || (1 << (swizzle.bits + swizzle.base + swizzle.shift)) <= strip_vectors;
-}
-/// V11: an element-space swizzle must not split a fragment of `fragment` consecutive elements.
-constexpr bool keeps_fragments(Swizzle swizzle, int fragment) {
-  return swizzle.is_identity() || (1 << swizzle.base) >= fragment;
-}
-
 }  // namespace kiln::layout

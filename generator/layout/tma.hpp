@@ -8,15 +8,10 @@
 #pragma once
 
 #include <cstdint>
-#include <span>
 
 #include "generator/layout/swizzle.hpp"
 
 namespace kiln::layout {
-
-/// Byte offset of `coord` in a box placed at a pattern-aligned address.
-std::uint32_t tma_box_byte(std::span<const int> box, std::span<const int> coord, int element_bytes,
-                           SwizzleMode mode);
 
 /// Byte offset of (row, col) in a tile of `rows` rows cut into panels of `panel_bytes` each.
 /// A TMA tile has panel_bytes = span_bytes(mode).

@@ -31,7 +31,6 @@ struct SmemDescriptor {
   SwizzleMode mode = SwizzleMode::none;
 
   std::uint64_t encode() const;
-  std::uint32_t high_word() const { return static_cast<std::uint32_t>(encode() >> 32); }
   static SmemDescriptor decode(std::uint64_t bits);
 };
 

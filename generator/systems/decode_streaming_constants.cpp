@@ -14,7 +14,7 @@ DecodeStreamingConstants decode_streaming_constants(const DecodeStreamingParams&
   c.num_warps = p.num_threads / 64;
   c.num_mmas = ceil_div(p.transpose ? p.WN : p.depth / c.num_warps_n, mma_n);
   c.num_k_mmas2 = ceil_div(p.BK, mma_k);
-  c.num_strips = (p.transpose ? p.depth : p.BN) / p.BK;
+  c.num_strips = ceil_div(p.transpose ? p.depth : p.BN, p.BK);
   c.strip_rows = p.transpose ? p.BN : p.BK;
   c.strip_cols = p.transpose ? p.BK : p.depth;
   c.total_dma_tiles = (c.strip_rows / c.warp_tile_rows) * (c.strip_cols / p.BK);

@@ -5,6 +5,7 @@
 #include <fmt/ranges.h>
 
 #include "base/ascii.hpp"
+#include "base/integers.hpp"
 #include "generator/config/quantization.hpp"
 #include "generator/config/rope.hpp"
 #include "generator/emit/terms.hpp"
@@ -40,7 +41,7 @@ std::string scales_of_row(const Config& resolved, const MHAOperand& operand, con
 /// Scales that a row of so many elements has.
 int groups_of(const Quantization& quantization, int columns) {
   return quantization.granularity == Quantization::Granularity::per_block
-             ? std::max(columns / quantization.block, 1)
+             ? ceil_div(columns, quantization.block)
              : 1;
 }
 
@@ -253,7 +254,7 @@ void HiddenValues::add_types(Holes& holes, const Place& place) const {
     finite = fmt::format("finite_{}((const u32*)({}), {})", bytes ? "bytes" : "halves", place.v,
                          shape_.ov_depth / (bytes ? 4 : 2));
   if (shape_.row_scales) {
-    const int scales = shape_.block > 0 ? std::max(shape_.ov_depth / shape_.block, 1) : 1;
+    const int scales = shape_.block > 0 ? ceil_div(shape_.ov_depth, shape_.block) : 1;
     const std::string row = fmt::format("finite_floats({}, {})", place.v_scale, scales);
     finite = finite.empty() ? row : fmt::format("({} && {})", finite, row);
   }

@@ -5,11 +5,6 @@
 
 namespace kiln {
 
-int KVBufferConstants::tiles_of_warp(int warp) const {
-  // Tiles are dealt round-robin: warp w takes w, w + num_warps, ...
-  return warp >= total_tiles ? 0 : ceil_div(total_tiles - warp, num_warps);
-}
-
 KVBufferConstants kv_buffer_constants(const KVBufferParams& p) {
   const int size = static_cast<int>(size_of(p.dtype));
   const int smem_depth = p.smem_depth ? p.smem_depth : p.depth;
@@ -114,12 +109,6 @@ LdsBytes lds_bytes(const LdsRequest& r) {
   out.p = r.num_warps_n > 1 ? r.BM * p_columns * size : 0;
   out.total = (r.shared_kv ? std::max(out.k, out.v) : out.k + out.v) + out.scratch + out.p;
   return out;
-}
-
-KeyRange split_range(int num_keys, int parts, int index, int tile) {
-  const int part = std::max(tile, align_up(ceil_div(num_keys, parts), tile));
-  const int start = std::min(num_keys, index * part);
-  return {start, std::min(num_keys, start + part)};
 }
 
 }  // namespace kiln

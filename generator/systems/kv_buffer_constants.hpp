@@ -1,5 +1,4 @@
-// KVBuffer's derived constants, the shared-memory allocation around it, and the
-// small functions of its edge cases. Every name is the documented one.
+// KVBuffer's derived constants and the shared-memory allocation around it. Every name is the documented one.
 #pragma once
 
 #include <array>
@@ -37,10 +36,6 @@ struct KVBufferConstants {
   int vgprs = 0;  ///< 32-bit registers of a lane
 
   bool uniform_split() const { return waves_per_tile > 1 || total_tiles % num_warps == 0; }
-  /// Register slot of a strip.
-  int register_slot(int bk_tile) const { return bk_tile % reg_num_k_tiles; }
-  /// DMA tiles that warp `warp` copies of one load.
-  int tiles_of_warp(int warp) const;
 };
 
 /// Requires positive BN, WN, BK, num_threads (a multiple of the wave), depth and a complete mma_shape.
@@ -48,15 +43,6 @@ KVBufferConstants kv_buffer_constants(const KVBufferParams& params);
 
 /// The `k` or `v` object of `kiln plan`, under the documented names.
 nlohmann::ordered_json to_json(const KVBufferConstants& constants);
-
-/// 8.2: whether the upper block of a two-block strip exists.
-constexpr bool has_hi(int bk_tile, int depth, int BK) {
-  return bk_tile < depth / BK;
-}
-/// Valid columns of the partial last strip; 0 when `depth` is whole strips.
-constexpr int partial_strip_columns(int depth, int BK) {
-  return depth % BK;
-}
 
 /// 2.7: the V reader of one warp in decode.
 struct VReader {
@@ -76,17 +62,5 @@ struct LdsBytes {
   int k = 0, v = 0, scratch = 0, p = 0, total = 0;
 };
 LdsBytes lds_bytes(const LdsRequest& request);
-
-/// 2.6: rows of the tile that starts at `tile_start_row`.
-constexpr int valid_rows(int tile_start_row, int end, int BN) {
-  const int left = end - tile_start_row;
-  return left < 0 ? 0 : left < BN ? left : BN;
-}
-
-/// 7.2: keys [start, end) of partition `index` of `parts`; start == end for an empty one.
-struct KeyRange {
-  int start = 0, end = 0;
-};
-KeyRange split_range(int num_keys, int parts, int index, int tile);
 
 }  // namespace kiln

@@ -198,23 +198,6 @@ Binary Clang::compile(const CompileJob& job) {
   return binary_of(job, std::move(image), std::move(log), time.count());
 }
 
-std::string Clang::to_assembly(const CompileJob& job) {
-  std::vector<std::string> arguments = options(job);
-  arguments.emplace_back("-S");
-  std::string log;
-  return translate(job, job.source.text, ".hip", arguments, log);
-}
-
-Binary Clang::assemble(const CompileJob& job, const std::string& assembly) {
-  const auto start = std::chrono::steady_clock::now();
-  std::string log, image = translate(job, assembly, ".s",
-                                     {"-x", "assembler", "--target=amdgcn-amd-amdhsa", "-nogpulib",
-                                      "-mcode-object-version=5", "-mcpu=" + job.target},
-                                     log);
-  const std::chrono::duration<double, std::milli> time = std::chrono::steady_clock::now() - start;
-  return binary_of(job, std::move(image), std::move(log), time.count());
-}
-
 DoctorReport::Compiler Clang::probe() {
   const Found& compiler = found();
   DoctorReport::Compiler report;

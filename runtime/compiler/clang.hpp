@@ -18,11 +18,6 @@ class Clang final : public KernelCompiler {
   Binary compile(const CompileJob& job) override;
   DoctorReport::Compiler probe() override;
 
-  /// Assembly text of a source, and the code object of such a text (changed, perhaps). Throws as compile()
-  /// does.
-  std::string to_assembly(const CompileJob& job);
-  Binary assemble(const CompileJob& job, const std::string& assembly);
-
  private:
   struct Found {
     std::string path, version, identity, problem;  ///< problem: why there is none

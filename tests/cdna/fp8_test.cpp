@@ -106,6 +106,52 @@ TEST_CASE("scales of a token's row, and of parts of it") {
   check_ladder(config_text("gfx942", "bf16", 512, keys(fnuz, dense, token)), {{20, 70}, {20, 70}});
 }
 
+TEST_CASE("scales of a token's row under an FP8 query: K's are of scores, V's join the exponent of P") {
+  if (!toolchain()) return;
+  const std::vector<LadderCase> chunks = {{33, 150}, {0, 5}, {7, 7}, {1, 129}},
+                                rows = {{1, 300}, {3, 65}, {1, 0}, {2, 128}};
+  const auto keys = [](const char* kind, const char* layout, const char* more = "") {
+    return fmt::format(
+        R"("operand": {{{}, "quantization": {{"granularity": "per_token", "layout": "{}"}}}}, "lse": true{})",
+        kind, layout, more);
+  };
+  const char *paged16 = R"("kind": "paged", "page_size": 16)", *paged1 = R"("kind": "paged", "page_size": 1)",
+             *ragged = R"("kind": "ragged")", *dense = R"("kind": "contiguous")",
+             *blocks = R"("kind": "continuous")", *by_token = "token_major", *by_head = "head_major",
+             *causal = R"(, "mask": "causal")";
+  for (const Fp8Target& t : kTargets) {
+    CAPTURE(t.name);
+    const auto decode = [&](int depth, const std::string& more) {
+      check_ladder(config_text(t.name, t.dtype, depth, more, "decode"), rows, depth == 128);
+    };
+    decode(128, keys(paged16, by_token, causal));
+    decode(64, keys(ragged, by_head, R"(, "schedule": "cdna_decode_streaming")"));
+    decode(256, keys(blocks, by_token, R"(, "sink": true, "full_kv": false)"));
+    decode(128, keys(paged1, by_token, R"(, "shared_kv": true, "mask": {"sliding_window": 70})"));
+    decode(64, keys(paged16, by_token, R"(, "mask": "custom", "score_mod": {"softcap": 5.0})"));
+    decode(576, R"("ov_depth": 512, "v_from_k": true, )" + keys(paged16, by_token));
+    const auto prefill = [&](int depth, const std::string& more) {
+      check_ladder(config_text(t.name, t.dtype, depth, more), chunks, depth == 128);
+    };
+    prefill(128, keys(paged16, by_token, causal));
+    prefill(64, keys(ragged, by_head, R"(, "sink": true)"));
+    prefill(256, keys(blocks, by_token, R"(, "mask": {"sliding_window": 70})"));
+    prefill(128, keys(paged1, by_token,
+                      t.name == "gfx950" ? R"(, "full_kv": false)"
+                                         : R"(, "full_kv": false, "mma_shape": [16, 16, 32])"));
+    check_ladder(config_text(t.name, t.dtype, 64, keys(dense, by_token, R"(, "score_mod": "alibi")")),
+                 {{20, 70}, {20, 70}});
+    prefill(576, R"("ov_depth": 512, "v_from_k": true, )" + keys(paged16, by_token));
+  }
+  CHECK(
+      refusal(config_text("gfx950", "fp8_e4m3", 128,
+                          R"("operand": {"kind": "ragged", "quantization": {"granularity": 64}})", "decode"))
+          .find("one scale a row") != std::string::npos);
+  CHECK(refusal(config_text("gfx950", "fp8_e4m3", 128,
+                            keys(ragged, by_token, R"(, "schedule": "cdna_prefill_pingpong")")))
+            .find("a scale for a tensor or a head") != std::string::npos);
+}
+
 TEST_CASE("FP8 kernels are compiled to what the plan says") {
   if (!toolchain()) return;
   for (const Fp8Target& t : kTargets) {
@@ -137,10 +183,10 @@ TEST_CASE("FP8 that a target lacks, and scales that no factor can carry, are ref
         std::string::npos);
   CHECK(refusal(config_text("gfx942", "fp8_e4m3", 128)).find("gfx942 takes FP8 as fp8_e4m3fnuz only") !=
         std::string::npos);
-  const std::string tokens = R"("operand": {"kind": "ragged", "quantization": {"granularity": "per_token"}})";
+  const std::string groups = R"("operand": {"kind": "ragged", "quantization": {"granularity": 64}})";
   for (const char* operation : {"prefill", "decode"})
-    CHECK(refusal(config_text("gfx950", "fp8_e4m3", 128, tokens, operation))
-              .find("takes a scale for a tensor or a head where Q is FP8") != std::string::npos);
+    CHECK(refusal(config_text("gfx950", "fp8_e4m3", 128, groups, operation)).find("has one scale a row") !=
+          std::string::npos);
   const auto parts = [&](const char* n, int depth, const char* operation, const char* more = "") {
     return refusal(config_text(
         "gfx950", "bf16", depth,

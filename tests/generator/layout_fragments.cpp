@@ -133,8 +133,6 @@ TEST_CASE("MFMA fragments cover their tiles once (G-04) and give the worked rows
     CHECK(v_fragment(form).is_bijection());
   CHECK(v_fragment(VForm::block16, 32).is_bijection());
   CHECK(v_fragment(VForm::block32, 16).is_bijection());
-  CHECK(v_fragment_perm4x4(32).is_bijection());
-  CHECK(v_fragment_perm4x4(16).is_bijection());
 
   CHECK(mfma_a_two_half({16, 16, 128})(45, 0) == Coord{13, 32});  // F-38
   CHECK(mfma_a_two_half({16, 16, 128})(45, 31) == Coord{13, 111});

@@ -66,23 +66,12 @@ TEST_CASE("TMA modes are the documented bit moves, and the same on vectors and b
   }
 }
 
-TEST_CASE("S1, S2 and V11") {
-  CHECK(legal_for_dma({3, 0, 4}));
-  CHECK_FALSE(legal_for_dma({3, 4, 4}));
-  CHECK_FALSE(strip_relative_agrees({3, 0, 4}, 16 * 32 / 8));  // the example violation: needs 7 <= 6 bits
-  CHECK(strip_relative_agrees({3, 0, 4}, 32 * 32 / 8));
-  CHECK(strip_relative_agrees({3, 0, 3}, 16 * 32 / 8));
-  CHECK(keeps_fragments({2, 3, 2}, 8));
-  CHECK_FALSE(keeps_fragments({2, 0, 2}, 8));
-}
-
 TEST_CASE("layouts: offsets, coordinates, bijection") {
   const Layout padded({8, 4}, {1, 16});
   CHECK(padded({3, 2}) == 35);
   CHECK(padded(3 + 8 * 2) == 35);
   CHECK(padded.coordinate(19) == std::vector<int>{3, 2});
   CHECK(padded.size() == 32);
-  CHECK(padded.cosize() == 56);
   CHECK_FALSE(padded.is_bijection());
   CHECK(padded.to_string() == "(8,4):(1,16)");
   CHECK(Layout::row_major({4, 8})({1, 2}) == 10);

@@ -44,46 +44,77 @@ std::vector<std::smatch> matches(const std::string& text, const std::string& pat
   return {std::sregex_iterator(text.begin(), text.end(), regex), std::sregex_iterator()};
 }
 
-}  // namespace
+/// Copies, bytes, slots, barriers and waits of the tiles of K (or V) that a ring takes.
+void check_ring(const Shipped& s, const std::string& role) {
+  const auto& pipeline = s.systems["tma_consumer_pipeline"][role];
+  const auto& operand = s.systems["mha_operand"][role];
+  const int chunks = pipeline["num_qk_stages_effective"], stages = pipeline["num_kv_stages"];
+  const auto expected = matches(s.text, fmt::format(R"(arrive_expect_tx\(mbar_{}_full[^,]*, (\d+)\))", role));
+  REQUIRE(!expected.empty());
+  CHECK(expected.size() % static_cast<std::size_t>(chunks) == 0);
+  const int tiles = static_cast<int>(expected.size()) / chunks;
+  int bytes = 0;
+  for (const auto& match : expected) bytes += std::stoi(match[1]);
+  CHECK(bytes == tiles * pipeline["full_kv_bytes"].get<int>());
+  const auto loads = matches(s.text, fmt::format(R"(tma_load\w*\(.*&{}_map)", role));
+  const int rounds = (operand["num_pages"].get<int>() + 31) / 32;
+  CHECK(static_cast<int>(loads.size()) ==
+        tiles * rounds * pipeline["num_panels"].get<int>() / operand["fold_chunks"].get<int>());
+  for (const auto& load : loads) {
+    if (stages == 1) continue;
+    CHECK(load.str().find(fmt::format("{}_stage * {} ", role, pipeline["slot_bytes"].get<int>())) !=
+          std::string::npos);
+  }
+  const bool own = role == "k" || pipeline["shared_ring"] == false;
+  CHECK(static_cast<int>(matches(s.text, fmt::format("mbarrier_init\\(mbar_{}_full", role)).size()) ==
+        (own ? stages * chunks : 0));
+  const auto waits = matches(s.text, fmt::format("mbarrier_wait\\(mbar_{}_full", role));
+  CHECK(!waits.empty());
+  CHECK(waits.size() % static_cast<std::size_t>(chunks) == 0);
+}
 
-TEST_CASE("sm_90a: copies, bytes, slots, barriers and waits of a tile are the planned ones") {
+/// The rings of every shipped config of `target`: how many.
+int check_rings(const char* target) {
   int seen = 0;
-  for (const Shipped& s : shipped("sm_90a")) {
-    const Config& c = s.plan.resolved();
-    CAPTURE(*c.name);
+  for (const Shipped& s : shipped(target)) {
+    CAPTURE(*s.plan.resolved().name);
     for (const std::string role : {"k", "v"}) {
-      if (role == "v" && *c.v_from_k) continue;
+      if (role == "v" && *s.plan.resolved().v_from_k) continue;
       CAPTURE(role);
-      const auto& pipeline = s.systems["tma_consumer_pipeline"][role];
-      const auto& operand = s.systems["mha_operand"][role];
-      const int chunks = pipeline["num_qk_stages_effective"], stages = pipeline["num_kv_stages"];
-      const auto expected =
-          matches(s.text, fmt::format(R"(arrive_expect_tx\(mbar_{}_full[^,]*, (\d+)\))", role));
-      REQUIRE(!expected.empty());
-      CHECK(expected.size() % static_cast<std::size_t>(chunks) == 0);
-      const int tiles = static_cast<int>(expected.size()) / chunks;
-      int bytes = 0;
-      for (const auto& match : expected) bytes += std::stoi(match[1]);
-      CHECK(bytes == tiles * pipeline["full_kv_bytes"].get<int>());
-      const auto loads = matches(s.text, fmt::format(R"(tma_load\w*\(.*&{}_map)", role));
-      const int rounds = (operand["num_pages"].get<int>() + 31) / 32;
-      CHECK(static_cast<int>(loads.size()) ==
-            tiles * rounds * pipeline["num_panels"].get<int>() / operand["fold_chunks"].get<int>());
-      for (const auto& load : loads) {
-        if (stages == 1) continue;
-        CHECK(load.str().find(fmt::format("{}_stage * {} ", role, pipeline["slot_bytes"].get<int>())) !=
-              std::string::npos);
-      }
-      const bool own = role == "k" || pipeline["shared_ring"] == false;
-      CHECK(static_cast<int>(matches(s.text, fmt::format("mbarrier_init\\(mbar_{}_full", role)).size()) ==
-            (own ? stages * chunks : 0));
-      const auto waits = matches(s.text, fmt::format("mbarrier_wait\\(mbar_{}_full", role));
-      CHECK(!waits.empty());
-      CHECK(waits.size() % static_cast<std::size_t>(chunks) == 0);
+      check_ring(s, role);
       ++seen;
     }
   }
-  CHECK(seen > 80);
+  return seen;
+}
+
+}  // namespace
+
+TEST_CASE("sm_90a: copies, bytes, slots, barriers and waits of a tile are the planned ones") {
+  CHECK(check_rings("sm_90a") > 80);
+}
+
+TEST_CASE("sm_100a: copies, bytes, slots, barriers and waits of a tile are the planned ones") {
+  CHECK(check_rings("sm_100a") > 70);
+}
+
+TEST_CASE("sm_100a: products are issued to the planned columns of tensor memory") {
+  for (const Shipped& s : shipped("sm_100a")) {
+    CAPTURE(*s.plan.resolved().name);
+    const auto& pipeline = s.systems["tma_consumer_pipeline"];
+    const int s_0 = pipeline["k"]["tmem_0"], s_1 = pipeline["k"]["tmem_1"];
+    const auto issued = [&](const std::string& what, const std::string& to) {
+      return !matches(s.text, fmt::format(R"({}(_\d)?\(tmem \+ {},)", what, to)).empty();
+    };
+    if (s.plan.resolved().operation == Operation::prefill) {
+      CHECK(issued("issue_scores", std::to_string(s_0)));
+      CHECK(issued("issue_scores", std::to_string(s_1)));
+    } else {
+      CHECK(issued("issue_scores", fmt::format(R"(s_buffer \* {})", s_1 - s_0)));
+    }
+    for (const char* column : {"tmem_0", "tmem_1"})
+      CHECK(issued("issue_output", std::to_string(pipeline["v"][column].get<int>())));
+  }
 }
 
 TEST_CASE("sm_80: copies of a load, bytes of a stage and registers of fragments are the planned ones") {

@@ -80,7 +80,6 @@ TEST_CASE("F-03 to F-09 other bf16 tiles") {
   c = kv_buffer_constants(chunked);
   CHECK(c.reg_num_k_tiles == 4);
   CHECK(c.mma_total_rows == 8);
-  CHECK(c.register_slot(5) == 1);
   CHECK(c.vgprs == 32);
   c = kv_buffer_constants(bf16(512, 32, false));
   CHECK(c.num_mmas == 16);
@@ -112,9 +111,6 @@ TEST_CASE("F-10 to F-15 fp8 tiles") {
   CHECK(c.tiles_per_warp == 5);
   CHECK_FALSE(c.uniform_split());
   CHECK(c.vm_instrs_per_load == 0);
-  for (int warp = 0; warp < 8; ++warp) CHECK(c.tiles_of_warp(warp) == (warp < 4 ? 5 : 4));
-  for (int strip = 0; strip < 5; ++strip) CHECK(has_hi(strip, 576, 128) == (strip < 4));
-  CHECK(partial_strip_columns(576, 128) == 64);
   auto padded = fp8(576, 128, 32, 128, true, kSmallFp8);
   padded.smem_depth = 640;
   c = kv_buffer_constants(padded);
@@ -128,7 +124,6 @@ TEST_CASE("F-16 to F-20 decode and MLA") {
   CHECK(c.num_k_tiles == 18);
   CHECK(c.smem_stage_bytes == 147456);
   CHECK(c.vm_exact == 36);
-  CHECK(partial_strip_columns(576, 32) == 0);
   const VReader mla = v_reader(512, 128, 64, 4);
   CHECK(mla.depth_per_warp == 128);
   CHECK(mla.base_offsets == std::vector<int>{0, 16384, 32768, 49152});
@@ -205,21 +200,6 @@ TEST_CASE("F-23 F-24 streaming decode") {
   for (const int depth : {64, 128, 256, 512}) {
     const auto c = make(depth, false);
     CHECK(c.staging_rows == c.vectors_per_thread);
-  }
-}
-
-TEST_CASE("F-25 to F-27 key ranges") {
-  const int expected[] = {64, 64, 64, 8, 0};
-  for (int tile = 0; tile < 5; ++tile) CHECK(valid_rows(tile * 64, 200, 64) == expected[tile]);
-  for (int part = 0; part < 4; ++part) {
-    CHECK(split_range(1000, 4, part, 128).start == part * 256);
-    CHECK(split_range(1000, 4, part, 128).end == (part == 3 ? 1000 : part * 256 + 256));
-  }
-  const int starts[] = {0, 128, 256, 300, 300, 300, 300, 300},
-            ends[] = {128, 256, 300, 300, 300, 300, 300, 300};
-  for (int part = 0; part < 8; ++part) {
-    CHECK(split_range(300, 8, part, 128).start == starts[part]);
-    CHECK(split_range(300, 8, part, 128).end == ends[part]);
   }
 }
 

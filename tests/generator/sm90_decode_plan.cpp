@@ -173,6 +173,6 @@ TEST_CASE("what sm90_decode has not is refused at its key") {
   const auto grouped = [](int n) { return Json{{"kind", "ragged"}, {"quantization", {{"granularity", n}}}}; };
   const char* const granularity = "/operand/quantization/granularity";
   CHECK(refused_at({{"operand", grouped(24)}, {"kv_dtype", "int8"}}, granularity, "not-yet"));
-  CHECK(refused_at({{"operand", grouped(96)}, {"kv_dtype", "int8"}}, granularity, "not-yet"));
+  CHECK(refused_at({{"operand", grouped(20)}, {"kv_dtype", "int8"}}, granularity, "not-yet"));
   CHECK(refused_at({{"operand", grouped(32)}, {"dtype", "fp8_e4m3"}}, granularity, "not-yet"));
 }

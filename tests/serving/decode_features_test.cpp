@@ -144,6 +144,11 @@ TEST_CASE("scales of every granularity, and queries of FP8, on sm_90a") {
        paged("16") + R"(, "kv_dtype": "fp8_e4m3", "depth": 96, "score_mod": {"softcap": 9})",
        paged("64") + R"(, "kv_dtype": "int8", "depth": 128, "ov_depth": 192, "dtype": "fp16")",
        paged("512") + R"(, "kv_dtype": "int8")",
+       // The last scale of a row covers what is left of it.
+       paged("48") + R"(, "kv_dtype": "int8", "depth": 128, "mask": "causal", "lse": true)",
+       paged("64") + R"(, "kv_dtype": "fp8_e4m3", "depth": 80, "ov_depth": 160)",
+       paged("64") + R"(, "kv_dtype": "fp8_e4m3", "depth": 96, "target": "sm_80")",
+       paged("96") + R"(, "kv_dtype": "int8", "depth": 160, "target": "sm_80", "mask": "causal")",
        // Pages of one row, which are copied in rows of 128 bytes whatever the depth.
        std::string(
            R"("operand": {"kind": "paged", "page_size": 1, "quantization": {"granularity": "per_head"}}, "kv_dtype": "fp8_e4m3")"),

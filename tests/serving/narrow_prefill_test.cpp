@@ -77,6 +77,7 @@ TEST_CASE("prefill over bytes up the ladder on sm_80") {
       operand(paged(8).c_str(), "32") + R"(, "depth": 192, "lse": true, "dtype": "fp16")",
       operand(paged(16).c_str(), kTensor) + R"(, "depth": 256, "mask": "custom")",
       operand(paged(2).c_str(), kToken) + R"(, "depth": 80, "swizzle": "none")",
+      operand(paged(3).c_str(), "64") + R"(, "depth": 160, "kv_dtype": "int8")",
       operand(paged(16).c_str(), kHead) +
           R"(, "depth": 64, "head_dim_offset": 16, "cache_depth": 96, "BK": 32, "kv_dtype": "int8")",
   };
@@ -106,6 +107,64 @@ TEST_CASE("prefill over bytes up the ladder on sm_90a") {
       operand(paged(2).c_str(), kTensor) + R"(, "depth": 256, "kv_dtype": "int8", "lse": true)",
       operand(paged(16).c_str(), kHead) + R"(, "BM": 192, "schedule": "sm90_prefill_pingpong")",
       operand(paged(16).c_str(), kHead) + R"(, "BM": 64, "num_kv_stages": 3)",
+  });
+}
+
+TEST_CASE("prefill on sm_90a over bytes with scales of n elements, which need not divide a row") {
+  check_up_the_ladder({
+      operand(paged(16).c_str(), "32") + R"(, "depth": 128, "lse": true)",
+      operand(kContiguous, "16") + R"(, "depth": 80, "mask": "none", "kv_dtype": "int8")",
+      operand(kRagged, "48") + R"(, "depth": 128, "kv_dtype": "int8", "mask": {"sliding_window": 70})",
+      operand(kContinuous, "48") + R"(, "depth": 64, "dtype": "fp16", "sink": true)",
+      operand(paged(24).c_str(), "64") + R"(, "depth": 192, "ov_depth": 128)",
+      operand(paged(64).c_str(), "128") + R"(, "depth": 256, "mask": "custom")",
+      operand(paged(1).c_str(), "16") + R"(, "depth": 64, "kv_dtype": "int8", "score_mod": {"softcap": 20})",
+      operand(paged(16).c_str(), "32") + R"(, "depth": 192, "lse": true)",
+      operand(paged(1).c_str(), "16") + R"(, "depth": 192)",
+  });
+}
+
+// Scales of columns that are zero, negative, or nothing beside the others of their row.
+TEST_CASE("prefill on sm_90a over bytes with scales of n elements of any sign and size") {
+  for (const std::string keys : {R"("kv_dtype": "int8")", R"("kv_dtype": "fp8_e4m3")"}) {
+    CAPTURE(keys);
+    const Plan plan =
+        plan_of(operand(R"("kind": "paged", "page_size": 16)", "16") + R"(, "lse": true, )" + keys);
+    ProblemShape shape;
+    shape.heads_q = shape.heads_kv = 2;
+    shape.depth = shape.ov_depth = 64;
+    shape.ragged = true;
+    shape.lengths_q = {70, 1, 130}, shape.lengths_k = {300, 197, 130};
+    Workload work = random_workload(shape, plan.resolved(), 7);
+    for (std::size_t i = 0; i < work.k_scale->values.size(); ++i) {
+      const std::size_t row = i / 4, column = i % 4;
+      if (row % 5 == column || row % 7 == 3) work.k_scale->values[i] = work.v_scale->values[i] = 0;
+      if (row % 3 == column) work.k_scale->values[i] *= -1, work.v_scale->values[i] *= -1;
+      if (row % 11 == column) work.k_scale->values[i] *= 0x1p-70F;
+    }
+    const auto kernel = emulated().load(generate(plan));
+    EmulatorOptions how;
+    how.policy = EmulatorOptions::Policy::lazy;
+    RunOptions options;
+    options.emulator = &how;
+    check_output_of(work, plan.resolved(), run_workload(emulated(), *kernel, work, options));
+  }
+}
+
+TEST_CASE("prefill on sm_90a over pages whose rows do not fill 128 bytes") {
+  check_up_the_ladder({
+      operand(paged(1).c_str(), kHead) + R"(, "kv_dtype": "int8")",
+      operand(paged(3).c_str(), kToken) + R"(, "depth": 128, "lse": true)",
+      operand(paged(2).c_str(), kTensor) + R"(, "depth": 80, "mask": "none")",
+      operand(paged(3).c_str(), kHead) + R"(, "depth": 192, "ov_depth": 128, "BN": 96, "dtype": "fp16")",
+      operand(paged(1).c_str(), kToken) + R"(, "depth": 256, "mask": {"sliding_window": 70})",
+      operand(paged(2).c_str(), kToken) + R"(, "depth": 256, "lse": true)",
+      operand(paged(1).c_str(), kHead) + R"(, "dtype": "fp8_e4m3", "depth": 64)",
+      operand(paged(3).c_str(), kToken) + R"(, "dtype": "fp8_e4m3", "depth": 96, "lse": true)",
+      operand(paged(1).c_str(), kTensor) + R"(, "dtype": "fp8_e4m3", "depth": 192, "ov_depth": 64)",
+      R"("kv_dtype": "bf16", "depth": 96, "operand": {"kind": "paged", "page_size": 1})",
+      R"("kv_dtype": "bf16", "depth": 80, "operand": {"kind": "paged", "page_size": 3}, "lse": true)",
+      R"("kv_dtype": "bf16", "depth": 224, "operand": {"kind": "paged", "page_size": 1}, "mask": "none")",
   });
 }
 
@@ -142,10 +201,13 @@ TEST_CASE("what prefill over bytes has not is refused at its key") {
     return std::string("none");
   };
   const char* const paged = R"("kind": "paged", "page_size": 16)";
-  CHECK(pointer_of(operand(paged, "32")) == "/operand/quantization/granularity");
-  CHECK(pointer_of(operand(R"("kind": "paged", "page_size": 1)", kHead)) == "/operand/page_size");
-  CHECK(pointer_of(operand(R"("kind": "paged", "page_size": 2)", kHead) + R"(, "depth": 80)") ==
-        "/operand/page_size");
+  CHECK(pointer_of(operand(paged, "24")) == "/operand/quantization/granularity");
+  CHECK(pointer_of(operand(paged, "32") + R"(, "depth": 192, "BN": 96)") == "/BN");
+  CHECK(pointer_of(operand(paged, "32") + R"(, "depth": 256)") == "/operand/quantization/granularity");
+  CHECK(pointer_of(operand(R"("kind": "paged", "page_size": 1)", "128") + R"(, "depth": 256)") ==
+        "/operand/quantization/granularity");
+  CHECK(pointer_of(operand(paged, "32") + R"(, "dtype": "fp8_e4m3", "depth": 64)") ==
+        "/operand/quantization/granularity");
   CHECK(pointer_of(R"("swizzle": "128B")") == "/swizzle");
   CHECK(pointer_of(R"("num_qk_stages": 2, "depth": 128)") == "/num_qk_stages");
   CHECK(pointer_of(R"("cluster": 2, "mask": "none")") == "/cluster");
@@ -158,7 +220,9 @@ TEST_CASE("what prefill over bytes has not is refused at its key") {
   CHECK(pointer_of(operand(paged, kToken) + sm80 + R"(, "BN": 128, "BK": 128)") == "/BK");
   CHECK(pointer_of(R"("num_kv_stages": 4, "depth": 256)" + sm80) == "/num_kv_stages");
   CHECK(pointer_of(R"("dtype": "fp8_e4m3")" + sm80) == "/dtype");
-  // 16-bit rows of 64 bytes cannot be copied one at a time, either.
-  CHECK(pointer_of(R"("kv_dtype": "bf16", "depth": 96, "operand": {"kind": "paged", "page_size": 1})") ==
-        "/operand/page_size");
+  // 16-bit rows of 64 bytes cannot be copied one at a time.
+  CHECK(
+      pointer_of(
+          R"("kv_dtype": "bf16", "depth": 96, "swizzle": "64B", "operand": {"kind": "paged", "page_size": 1})") ==
+      "/operand/page_size");
 }

@@ -23,6 +23,30 @@ void check_no_spills(nlohmann::ordered_json config, const char* more) {
 
 }  // namespace
 
+TEST_CASE("8-bit decode of 48 packed rows with scales of n elements takes tiles of 64 keys") {
+  nlohmann::ordered_json base = {
+      {"target", "sm_90a"}, {"operation", "decode"}, {"dtype", "bf16"}, {"depth", 128}};
+  check_no_spills(
+      base,
+      R"({"kv_dtype": "fp8_e4m3", "group": 40, "operand": {"kind": "paged", "page_size": 64, "quantization": {"granularity": 64}}})");
+}
+
+TEST_CASE("sm_90a prefill over bytes with two scales a row takes tiles and pages that leave registers") {
+  const nlohmann::ordered_json base = {{"target", "sm_90a"},
+                                       {"operation", "prefill"},
+                                       {"dtype", "bf16"},
+                                       {"kv_dtype", "fp8_e4m3"},
+                                       {"mask", "causal"}};
+  const auto operand = [](int page_size, int columns) {
+    return nlohmann::ordered_json{
+        {"kind", "paged"}, {"page_size", page_size}, {"quantization", {{"granularity", columns}}}};
+  };
+  for (const auto& [depth, page_size] : {std::pair{128, 16}, {192, 1}, {192, 64}, {256, 16}}) {
+    const nlohmann::ordered_json more = {{"depth", depth}, {"operand", operand(page_size, depth / 2)}};
+    check_no_spills(base, more.dump().c_str());
+  }
+}
+
 TEST_CASE("sm_80 at depth 256 over pages, with a sink and log-sum-exps, keeps to the registers") {
   const nlohmann::ordered_json base = {{"target", "sm_80"}, {"operation", "decode"}, {"dtype", "bf16"},
                                        {"depth", 256},      {"sink", true},          {"lse", true}};

@@ -117,7 +117,12 @@ void emit_segment(Writer& w, const DecodePlan& p) {
   emit_head_pointers(w, tensors_of(p), {"batch_index", "kv_head * group", ""}, first_column(p.config));
   p.row_scales.emit_heads(w, p.scores(), "batch_index");
   if (p.scales) emit_units(w, p);
-  w.line("const float factor = {};  // from modified scores to log2 units", p.modifier->scale_log2());
+  if (p.row_scales.weighs()) {
+    w.line("const float to_log2 = {}, factor = 1.0f;  // from modified scores to log2 units, and of logits",
+           p.modifier->scale_log2());
+  } else {
+    w.line("const float factor = {};  // from modified scores to log2 units", p.modifier->scale_log2());
+  }
   emit_query(w, p);
   emit_buffers(w, p);
   emit_clean_range(
@@ -170,6 +175,7 @@ Prelude prelude_of(const DecodePlan& p) {
   loop_of(p).use(prelude, p);
   p.q->use(prelude);
   p.modifier->use(prelude);
+  p.row_scales.use(prelude);
   p.hidden.use(prelude);
   p.stream->use(prelude);
   prelude.use("buffer_store_8");

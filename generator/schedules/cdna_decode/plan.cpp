@@ -214,7 +214,7 @@ bool set_buffers(DecodePlan& p, const Config& user, Config& c, Violations& out) 
   kv.swizzle = *swizzle_k;
   kv.shared = p.shared;
   p.k.emplace(kv);
-  kv.scale_columns = p.row_scales.columns();
+  kv.scale_columns = p.row_scales.v_columns();
   kv.transpose = false, kv.depth = p.ov_columns;
   kv.row_columns = p.ov_columns == p.ov_depth ? 0 : p.ov_depth;
   kv.dma_bytes = kv.reg_staged ? 4 : bytes.v;
@@ -225,6 +225,26 @@ bool set_buffers(DecodePlan& p, const Config& user, Config& c, Violations& out) 
   kv.block_form = p.v_block;
   p.v.emplace(kv);
   return true;
+}
+
+/// Keys of a wave past 256 come by way of many registers beside their scores and fragments, each with addresses
+/// of its own where rows are looked up. Others were not seen to spill.
+bool check_registers(const DecodePlan& p, const Refusals& refuse) {
+  if (p.WN <= 256 || !p.k->staged()) return true;
+  constexpr int kLoop = 120;  // addresses, V's fragments and the softmax
+  const int places = std::has_single_bit(static_cast<unsigned>(p.WN)) ? 0 : p.score_tiles();  // of P in LDS
+  const int lasting = 4 * p.q->num_vectors() +
+                      (p.output_tiles() + p.score_tiles() * p.row_scales.score_arrays()) * p.mfma.accum() +
+                      p.k_op().steps() * p.k_op().registers_per_step() + p.k->staging_registers() +
+                      p.v->staging_registers() + places;
+  if (lasting + kLoop <= p.max_registers) return true;
+  refuse("V32", {"/WN", "/BN", "/depth"},
+         fmt::format(
+             "Q, O, S, fragments of K and rows on their way take {} registers of a lane and the loop about "
+             "{} more; {} waves leave {}",
+             lasting, kLoop, p.num_warps, p.max_registers),
+         "256");
+  return false;
 }
 
 }  // namespace
@@ -247,6 +267,7 @@ std::optional<DecodePlan> plan_decode(const Config& user, Violations& out) {
   place_in_lds(p, p.k->bytes(), p.v->bytes());
   p.config = std::move(c);
   p.q.emplace(p.q_shape());
+  if (!check_registers(p, Refusals(user, out))) return std::nullopt;
   return p;
 }
 

@@ -58,6 +58,7 @@ void emit_scores(Writer& w, const DecodePlan& p) {
   p.mask->emit_load(w, p.score_context(), "first_key", true);
   p.modifier->emit_apply(w, p.score_context(), "first_key");
   emit_mask_outside(w, *p.mask, p.score_context(), "first_key", fmt::format("first_key + {}", p.WN));
+  p.row_scales.emit_weigh(w, p.scores(), "to_log2");
 }
 
 }  // namespace
@@ -117,8 +118,10 @@ void emit_decode_softmax(Writer& w, const DecodePlan& p) {
         "const float offset = {:.1f}f - base;  // FP8 has few steps below 1; the factor cancels in O / sum",
         static_cast<double>(p.p_shift()));
   for (int i = 0; i < count; ++i)
-    w.line("{0} = exp2_approx(__builtin_fmaf({0}, factor, {1})); row_sum += {0};", score(i),
-           p.p_shift() > 0 ? "offset" : "-base");
+    w.line("{0} = exp2_approx(__builtin_fmaf({0}, factor, {1})); row_sum += {0}{2};", score(i),
+           p.p_shift() > 0 ? "offset" : "-base",
+           p.row_scales.weighs() ? " * " + p.row_scales.unweighed(p.scores(), i) : "");
+  p.row_scales.emit_signs(w, p.scores());
   if (p.row_scales.in_p()) p.row_scales.emit_apply(w, p.scores(), "P");
   const std::vector<LaneAddress> writes = p_writes(p);
   for (int t = 0; t < p.score_tiles(); ++t) {

@@ -10,7 +10,7 @@ namespace {
 template <class Next>
 void emit_strip(Writer& w, const DecodeStreamingKVBuffer& buffer, int strip, const std::string& b,
                 const std::string& c, bool first, Next next) {
-  buffer.emit_load_from_shared(w);
+  buffer.emit_load_from_shared(w, strip);
   buffer.emit_taken(w, strip);
   next();
   buffer.emit_mma(w, b, c, strip, first);

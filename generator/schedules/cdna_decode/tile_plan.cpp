@@ -203,7 +203,7 @@ bool set_tiles(DecodePlan& p, const Config& user, const Config& c, const LdsSwiz
     rope.depth = *c.rope_depth, rope.reg_chunk = 0, rope.tensor = "k_rope";
     p.k_rope.emplace(rope);
   }
-  kv.scale_columns = p.row_scales.columns();
+  kv.scale_columns = p.row_scales.v_columns();
   kv.transpose = false, kv.WN = p.BN, kv.depth = p.ov_columns, kv.num_smem_stages = p.v_stages;
   kv.row_columns = p.ov_columns == p.ov_depth ? 0 : p.ov_depth;
   kv.swizzle = swizzle_v, kv.reg_chunk = 0,

@@ -206,6 +206,7 @@ void emit_tile(Writer& w, const DecodePlan& p, const Copies& copies, const Value
 void emit_shared_tile(Writer& w, const DecodePlan& p) {
   w.banner("KV tile n: K, then V in its place");
   w.line("WAIT_LOADS_AND_SYNC(0);  // K(n) has landed");
+  emit_key_scales(w, p);
   w.open("");
   emit_qk(w, p, 0);
   w.line("SYNC();  // every wave has read K(n)");

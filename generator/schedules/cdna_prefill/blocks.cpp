@@ -49,6 +49,7 @@ void emit_turn(Writer& w, const PrefillPlan& p, int i, int stage) {
     emit_wait(w, p, left * loads);
     w.close();
   }
+  if (i == 0) emit_key_scales(w, p);
   const int next_stage = (stage + ahead) % p.ring_stages();
   if (left >= ahead) {
     emit_block_load(w, p, i + ahead, next_stage);

@@ -302,7 +302,7 @@ KernelSource emit_prefill(const PrefillPlan& p) {
   loop->use(prelude);
   p.hidden.use(prelude);
   if (p.hidden.on()) prelude.use("wait_loads"), prelude.use("arguments_again");
-  if (p.row_scales.any()) prelude.use("from_lane");
+  p.row_scales.use(prelude);
   p.results.use(prelude);
   p.k->use(prelude);
   if (p.k_rope) p.k_rope->use(prelude);

@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "generator/config/defaults.hpp"
+#include "generator/config/quantization.hpp"
 #include "generator/config/rope.hpp"
 #include "generator/config/rules.hpp"
 #include "generator/config/unsupported.hpp"
@@ -124,6 +125,8 @@ bool check_meaning(const Config& c, const Config& m, Violations& out) {
   const bool widens = *m.kv_dtype != c.dtype;
   check.takes(!(pingpong && widens), "/kv_dtype", "takes kv_dtype equal to dtype",
               std::string(to_string(c.dtype)));
+  check.takes(!(pingpong && scales_by_row(m.operand->quantization)), "/operand/quantization/granularity",
+              "takes a scale for a tensor or a head", "per_tensor, per_head");
   check.takes(!(pingpong && staged) || widens, "/dma", "copies to LDS directly", "lds_direct");
   check.takes(pingpong || !widens || !c.dma || staged, "/dma", "widens bytes in registers", "reg_staged");
   check.takes(c.scale_placement.value_or("post") == "post", "/scale_placement", "scales scores", "post");
@@ -284,7 +287,7 @@ bool set_buffers(PrefillPlan& p, const Config& user, const Config& c, const LdsS
     rope.depth = *c.rope_depth, rope.reg_chunk = 0, rope.v_in_rows = false, rope.tensor = "k_rope";
     p.k_rope.emplace(rope);
   }
-  kv.scale_columns = p.row_scales.columns();
+  kv.scale_columns = p.row_scales.v_columns();
   kv.transpose = false, kv.depth = p.ov_columns, kv.row_columns = p.ov_columns == p.ov_depth ? 0 : p.ov_depth;
   kv.num_smem_stages = p.v_stages, kv.swizzle = swizzle_v;
   kv.reg_chunk = c.reg_chunk_keys.value_or(0);
@@ -334,6 +337,11 @@ void set_softmax(PrefillPlan& p, const Config& c) {
   }
   softmax.scale_log2 = p.modifier->scale_log2();
   softmax.scale = p.modifier->scale();
+  if (p.row_scales.weighs()) {
+    softmax.scale_log2 = "1.0f", softmax.scale = "0.693147181f";
+    for (int i = 0; i < p.scores().registers; ++i)
+      softmax.in_sum.push_back(p.row_scales.unweighed(p.scores(), i));
+  }
   if (p.results.sink()) softmax.sink = "sink[head]";
   p.softmax.emplace(softmax);
 }

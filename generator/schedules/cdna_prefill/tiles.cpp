@@ -27,10 +27,12 @@ void emit_softmax(Writer& w, const PrefillPlan& p) {
   p.row_scales.emit_apply(w, p.scores());
   p.modifier->emit_apply(w, p.score_context(), fmt::format("n * {}", p.BN));
   p.mask->emit_apply_where_cut(w, p.score_context(), p.BN);
+  p.row_scales.emit_weigh(w, p.scores(), p.modifier->scale_log2());
   w.comment("P = exp2(S - max), O follows the maximum");
   p.softmax->emit_max(w);
   p.softmax->emit_rescale(w);
   p.softmax->emit_exp(w);
+  p.row_scales.emit_signs(w, p.scores());
   if (p.row_scales.in_p()) p.row_scales.emit_apply(w, p.scores(), "P");
   p.softmax->emit_pack(w);
 }
@@ -72,6 +74,7 @@ class TileLoop : public KvLoop {
   void emit_tile(Writer& w, int stage) const override {
     w.banner("KV tile n in stage {}", stage);
     emit_landed(w);
+    emit_key_scales(w, p_);
     emit_starts(w, stage);
     emit_scores(w, stage);
     emit_values_landed(w);
@@ -199,6 +202,7 @@ class VInKLoop final : public KvLoop {
     w.banner("KV tile n in stage {}", stage);
     w.comment("K(n) has landed, and every wave has finished tile n - 1");
     emit_wait(w, p_, 0);
+    emit_key_scales(w, p_);
     if (p_.k_stages == 2) {
       w.open("if (n + 1 < num_tiles)");
       emit_load_k(w, p_, 1 - stage);

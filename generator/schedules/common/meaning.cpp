@@ -44,9 +44,7 @@ void MeaningCheck::takes_16_bit() const {
 void MeaningCheck::takes_16_bit_or_bytes() const {
   if (is_fp8(user_.dtype)) {
     takes_fp8();
-    // Scales that differ from row to row are multiplied in where bytes become wider.
-    takes(!scales_by_row(filled_.operand->quantization), "/operand/quantization/granularity",
-          "takes a scale for a tensor or a head where Q is FP8", "per_tensor, per_head");
+    takes_one_scale_a_row();
     return;
   }
   const DType kv = *filled_.kv_dtype;
@@ -164,14 +162,14 @@ bool check_prefill_meaning(const Config& c, std::string_view schedule,
   const Config m = with_shared_defaults(c);
   const MeaningCheck check(c, m, schedule, out);
   check.keys(own_keys);
-  const bool fp8 = bytes == PrefillBytes::fp8 && is_fp8(c.dtype);
+  const bool fp8 = bytes != PrefillBytes::scales_in_rows && is_fp8(c.dtype);
   if (fp8) {
     check.takes_fp8();
     check.takes_one_scale_a_row();
   } else {
     check.takes_16_bit();
     check.takes_kv_of_dtype_or_bytes();
-    if (bytes != PrefillBytes::scales_in_rows) check.takes_one_scale_a_row();
+    if (bytes == PrefillBytes::fp8) check.takes_one_scale_a_row();
   }
   check.takes_whole_prefill();
   check.takes_plain_rows();

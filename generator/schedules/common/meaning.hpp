@@ -65,8 +65,9 @@ bool has_wide_rows(const Config& config);
 /// What of 8 bits a prefill schedule takes, beside K and V of bytes with a scale for a tensor, a head or a
 /// key.
 enum class PrefillBytes {
-  fp8,            ///< Q, K and V of FP8, with a scale for a tensor or a head
-  scales_in_rows  ///< a scale for n elements
+  fp8,                   ///< Q, K and V of FP8, with a scale for a tensor or a head
+  scales_in_rows,        ///< a scale for n elements
+  fp8_or_scales_in_rows  ///< either: scales for n elements where Q is wider
 };
 
 /// Checks the keys that sm80_prefill and sm90_prefill share; `own_keys` are those that only `schedule` takes.

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "base/integers.hpp"
 #include "generator/config/defaults.hpp"
 #include "generator/config/rules.hpp"
 #include "generator/config/unsupported.hpp"
@@ -27,9 +28,8 @@ bool check_meaning(const Config& c, Violations& out) {
     check.takes(q.scale_dtype == DType::f32, "/operand/quantization", "takes scales of f32", "f32");
     const bool grouped = q.granularity == Quantization::Granularity::per_block && q.block < c.depth;
     const char* granularity = "/operand/quantization/granularity";
-    check.takes(!grouped || (q.block % 32 == 0 && c.depth % q.block == 0), granularity,
-                "takes a scale for a multiple of 32 elements that divides the depth",
-                c.depth % 64 == 0 ? "32, 64" : "32");
+    check.takes(!grouped || q.block % 32 == 0, granularity, "takes a scale for a multiple of 32 elements",
+                std::to_string(align_up(q.block, 32)));
     check.takes(!grouped || c.depth <= 224, granularity,
                 "has no registers for scales within a row over depth 224", "per_tensor, per_head, per_token");
   }

@@ -1,4 +1,6 @@
 // The two products of an sm80_prefill tile, and P between them, with the scales of 8-bit keys and values.
+#include <algorithm>
+
 #include "generator/emit/output_elements.hpp"
 #include "generator/schedules/sm80_prefill/parts.hpp"
 
@@ -81,7 +83,8 @@ void emit_qk(Writer& w, const Parts& parts, int stage) {
     if (j + 1 < count) load(j + 1);
     p.k->kv_mma_op().emit_mma(w, fmt::format("q_reg + {}", 4 * j), grouped ? "part" : "s_acc", step.bk_tile,
                               step.k_mma, j % of_group == 0);
-    if (grouped && (j + 1) % of_group == 0) emit_scaled_scores(w, p, j / of_group, "part");
+    if (grouped && ((j + 1) % of_group == 0 || j + 1 == count))
+      emit_scaled_scores(w, p, j / of_group, "part");
   }
   if (p.scales->any() && !grouped) emit_scaled_scores(w, p, 0, nullptr);
   parts.scales->emit_scores(w);
@@ -94,11 +97,12 @@ void emit_p(Writer& w, const PrefillPlan& p) {
 void emit_pv(Writer& w, const PrefillPlan& p, int stage) {
   w.comment("O += P V(n)");
   p.v->kv_mma_op().emit_registers(w);
-  const int groups = p.scales->v_groups(), fragments = p.ov_depth / 8 / groups;
+  const int groups = p.scales->v_groups(), all = p.ov_depth / 8;
+  const int fragments = groups > 1 ? p.scales->columns() / 8 : all;
   for (int group = 0; group < groups; ++group) {
-    const KVMmaOp::Range range{group * fragments, fragments};
+    const KVMmaOp::Range range{group * fragments, std::min(fragments, all - group * fragments)};
     if (groups > 1) {
-      w.comment("columns {} .. {}", 8 * range.first, 8 * (range.first + fragments) - 1);
+      w.comment("columns {} .. {}", 8 * range.first, 8 * (range.first + range.count) - 1);
       emit_pack(w, p, group);
     }
     for (int bk_tile = 0; bk_tile < p.v->num_k_tiles(); ++bk_tile) {

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "base/integers.hpp"
 #include "generator/config/defaults.hpp"
 #include "generator/config/quantization.hpp"
 #include "generator/config/rules.hpp"
@@ -75,13 +76,10 @@ bool check_scales(const Config& c, Violations& out) {
                    "per_tensor, per_head, per_token", out);
       break;
     }
-    if (!in_row || (q.block % 32 == 0 && depth % q.block == 0)) continue;
+    if (!in_row || q.block % 32 == 0) continue;
     refuse_value(c, "/operand/quantization/granularity",
-                 "sm80_prefill takes a scale for a multiple of 32 elements that divides the depth",
-                 depth % 64 == 0   ? "32, 64"
-                 : depth % 32 == 0 ? "32"
-                                   : "per_token",
-                 out);
+                 "sm80_prefill takes a scale for a multiple of 32 elements",
+                 std::to_string(align_up(q.block, 32)), out);
     break;
   }
   return out.size() == before;

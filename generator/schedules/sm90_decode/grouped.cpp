@@ -9,6 +9,8 @@
 //
 // K: the contraction of 16 columns is ordered k = 2 t + 8 h + e for column 4 t + 2 h + e, so that a lane's
 // four elements of a key are one 32-bit word. Q is stored in that order.
+#include <algorithm>
+
 #include "generator/schedules/sm90_decode/consumer.hpp"
 
 namespace kiln::sm90 {
@@ -62,17 +64,17 @@ void GroupedKeys::emit_store_q(Writer& w) const {
 void GroupedKeys::emit_qk(Writer& w) const {
   w.comment("S' = K(n) Q'");
   p_.k->emit_wait(w, 0);
-  const int span = p_.k_span, per_panel = span / 16, steps = p_.depth / 16, group_steps = steps / p_.k_groups;
+  const int span = p_.k_span, per_panel = span / 16, steps = p_.depth / 16;
+  const int group_steps = p_.config.operand->quantization->block / 16;  // of the last group: what is left
   w.line("const u32 k_at = {} + (16 * warp + (lane >> 2)) * {} + 4 * (lane & 3);", p_.k->slot(), span);
   w.line("const int k_row = {};", span == 128 ? "(lane >> 2) & 7" : "(lane >> 3) & 3");
   w.line("u32 k_frag[4], b_frag[4];");
   w.line("float part[{}];", p_.s_regs());
   for (int block = 0; block < p_.key_blocks(); ++block) {
     for (int group = 0; group < p_.k_groups; ++group) {
-      w.comment("keys {} to {}, columns {} to {}", 64 * block, 64 * block + 63, 16 * group_steps * group,
-                16 * group_steps * (group + 1) - 1);
-      for (int i = 0; i < group_steps; ++i) {
-        const int step = group * group_steps + i;
+      const int first = group * group_steps, end = std::min(first + group_steps, steps);
+      w.comment("keys {} to {}, columns {} to {}", 64 * block, 64 * block + 63, 16 * first, 16 * end - 1);
+      for (int step = first; step < end; ++step) {
         w.open("");
         w.line("const u32 at = k_at + {} + (({} ^ k_row) << 4);",
                step / per_panel * p_.BN * span + 64 * block * span, step % per_panel);
@@ -81,7 +83,7 @@ void GroupedKeys::emit_qk(Writer& w) const {
             "k_frag[0] = narrow_to_fp16(low); k_frag[1] = narrow_to_fp16(high); k_frag[2] = "
             "narrow_to_fp16(low "
             ">> 16); k_frag[3] = narrow_to_fp16(high >> 16);");
-        emit_step(w, p_, "part", "k_frag", "smem_q", step, i == 0);
+        emit_step(w, p_, "part", "k_frag", "smem_q", step, step == first);
         w.close();
       }
       w.open("");
@@ -122,7 +124,7 @@ void GroupedKeys::emit_store_p(Writer& w, int block) const {
 }
 
 void GroupedKeys::emit_v_products(Writer& w) const {
-  const int span = p_.v_span, n = p_.ov_depth / p_.v_groups;
+  const int span = p_.v_span, n = p_.config.operand->quantization->block;
   w.line("const u32 v_at = {} + lane * {};", p_.v->slot(), span);
   for (int block = 0; block < p_.out_blocks(); ++block) {
     w.comment("columns {} to {} of V: a warp's 16 are of one group", 64 * block, 64 * block + 63);

@@ -5,6 +5,7 @@
 
 #include <fmt/format.h>
 
+#include "base/integers.hpp"
 #include "generator/config/defaults.hpp"
 #include "generator/config/rope.hpp"
 #include "generator/operands/operand_form.hpp"
@@ -73,9 +74,8 @@ void check_scale_groups(const Config& c, const Config& m, const MeaningCheck& ch
   const bool fp8 = c.dtype == DType::fp8_e4m3;
   const int n = quantization->block, longest = std::max(k_columns(m), *m.ov_depth);
   const char* pointer = "/operand/quantization/granularity";
-  check.takes(n >= longest || (n % 16 == 0 && c.depth % n == 0 && *m.ov_depth % n == 0), pointer,
-              "takes a scale for a multiple of 16 elements that divides the depth",
-              c.depth % 64 == 0 ? "16, 32, 64" : "16");
+  check.takes(n >= longest || n % 16 == 0, pointer, "takes a scale for a multiple of 16 elements",
+              std::to_string(align_up(n, 16)));
   check.takes(n >= longest || (!fp8 && !*m.v_from_k), pointer,
               fp8 ? "has one scale a row of K where Q is FP8" : "has one scale a row where V lies in K",
               "per_tensor, per_head, per_token");

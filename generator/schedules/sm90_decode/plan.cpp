@@ -4,6 +4,7 @@
 
 #include <fmt/format.h>
 
+#include "base/integers.hpp"
 #include "generator/config/defaults.hpp"
 #include "generator/config/rope.hpp"
 #include "generator/emit/output_elements.hpp"
@@ -70,8 +71,8 @@ void set_shape(DecodePlan& p, const Config& c) {
   p.fp8_q = c.dtype == DType::fp8_e4m3;
   p.v_in_k = *c.v_from_k;
   if (const auto& q = c.operand->quantization; q && q->granularity == Quantization::Granularity::per_block) {
-    p.k_groups = std::max(p.k_depth / q->block, 1);
-    p.v_groups = std::max(p.ov_depth / q->block, 1);
+    p.k_groups = ceil_div(p.k_depth, q->block);
+    p.v_groups = ceil_div(p.ov_depth, q->block);
   }
   p.results = RowResults(c);
 }

@@ -28,6 +28,8 @@ struct DecodeRegisters {
   static constexpr int kAny = 200;    ///< beyond it a config is refused
   static constexpr int kPlain = 176;  ///< the same of 16-bit kernels with keys on the M side and V of its own
   static constexpr int kBytesBesideTensors = 172;  ///< of 8-bit kernels that read captured tensors
+  static constexpr int kGroupsOfKeys =
+      168;  ///< of groups of columns and two blocks of keys, whose parts live longer
   static constexpr int kKeysOnM = 140;  ///< of 16-bit kernels with keys on the M side, where rows are chosen
   static constexpr int kBytes = 196;    ///< of 8-bit ones
   static constexpr int kTwoBlocks = 104;       ///< two blocks a multiprocessor, 168 registers a thread

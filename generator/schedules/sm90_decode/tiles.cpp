@@ -77,6 +77,7 @@ namespace {
 int register_limit(const DecodePlan& p, const Config& c) {
   const bool plain = !p.narrow && !p.upright && !p.v_in_k && !p.separate;
   if (p.narrow && !c.score_mod->tensors.empty()) return DecodeRegisters::kBytesBesideTensors;
+  if (p.grouped() && p.key_blocks() > 1) return DecodeRegisters::kGroupsOfKeys;
   return plain ? DecodeRegisters::kPlain : DecodeRegisters::kAny;
 }
 

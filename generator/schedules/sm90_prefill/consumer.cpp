@@ -106,9 +106,11 @@ void Consumer::emit_qk_chunk(Writer& w, int qk) const {
   const auto q_high = fmt::format("{:#x}u", k_major_descriptor(p_.q_tile()).high);
   if (qk == 0) w.line("const u32 k_low = {};", p_.k->get());
   w.line("wgmma_fence();");
-  for (int step = qk * steps; step < (qk + 1) * steps; ++step)
+  for (int step = qk * steps; step < (qk + 1) * steps; ++step) {
+    parts_.scales->emit_next_unit(w, step);
     w.line("{}(s_acc, descriptor(q_desc + {}, {}), descriptor(k_low + {}, {}));", p_.qk->name(step == 0),
            k_major_step(p_.q_tile(), step), q_high, p_.k->step(step), p_.k->descriptor_high());
+  }
   w.line("wgmma_commit();");
 }
 

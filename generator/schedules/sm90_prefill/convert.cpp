@@ -7,6 +7,8 @@
 // A panel of a raw tile holds the columns of one panel of the 16-bit tile. A thread widens 16 bytes at a time
 // into two neighbouring chunks of a row. Eight threads read 128 bytes in a row, and the swizzle sends what
 // they store to eight different chunks of the banks.
+#include <functional>
+
 #include "generator/layout/tma.hpp"
 #include "generator/schedules/sm90_prefill/parts.hpp"
 
@@ -15,12 +17,13 @@ namespace {
 
 constexpr int kThreads = PrefillPlan::kConverterThreads;
 
-class WidenedTiles final : public KeyTiles {
+class WidenedTiles : public KeyTiles {
  public:
   using KeyTiles::KeyTiles;
   void use(Prelude& prelude) const override;
   void set_maps(KernelParam& k, KernelParam& v) const override {
     for (KernelParam* param : {&k, &v}) param->map.swizzle_bytes = 0, param->map.l2_promotion_bytes = 128;
+    if (p_.raw_rows) k.map.dims[0].box = p_.depth, v.map.dims[0].box = p_.ov_depth;
   }
   void emit_addresses(Writer& w) const override {
     w.line("const u32 smem_raw = smem + {};", p_.smem_raw);
@@ -33,7 +36,9 @@ class WidenedTiles final : public KeyTiles {
   }
   void emit_producer_state(Writer& w) const override { p_.raw->emit_state(w, true); }
   Landing landing(const Tensor& of) const override {
-    const int panels = of.pipeline.num_panels();
+    const int panels = of.pipeline.num_panels(), columns = of.k ? p_.depth : p_.ov_depth;
+    if (p_.raw_rows)
+      return {*p_.raw, "smem_raw", p_.raw_slot_bytes(), p_.raw_pitch(columns), 1, 1, p_.BN * columns};
     return {*p_.raw,
             "smem_raw",
             p_.raw_slot_bytes(),
@@ -50,9 +55,21 @@ class WidenedTiles final : public KeyTiles {
     return proofs;
   }
 
- private:
+ protected:
   /// Threads that widen one row of a raw panel.
   int threads_of_row() const { return p_.raw_span() / 16; }
+  /// What elements are multiplied by: what a tile needs for it, and the last argument of turn `i`.
+  virtual void emit_parts(Writer&, const Tensor&) const {}
+  virtual void use_store(Prelude& prelude) const;
+  virtual std::string part(int /*turn*/) const { return ""; }
+  /// Whether the converters know the row of a panel that is theirs.
+  virtual bool knows_line() const { return p_.raw_rows; }
+  /// Of turn `i` this thread's line, of panels one after the other, is row line + .. of a panel: `pitch` bytes a row,
+  /// and what `offset` says of the panel.
+  std::string line_offset(int i, int pitch, const std::function<std::string(int)>& offset) const;
+
+ private:
+  std::string raw_chunk(int columns, int i) const;
   void emit_tile(Writer& w, const Tensor& of, const std::string& block, bool fenced = true) const;
   void emit_widen(Writer& w, const Tensor& of) const;
   layout::Proof proof(const char* name, int depth) const;
@@ -78,21 +95,41 @@ void WidenedTiles::emit_tile(Writer& w, const Tensor& of, const std::string& blo
 }
 
 void WidenedTiles::emit_widen(Writer& w, const Tensor& of) const {
-  w.line("const u32 from = smem_raw + {} * {} + 16 * thread;", p_.raw->stage(), p_.raw_slot_bytes());
+  const int columns = of.k ? p_.depth : p_.ov_depth;
+  const std::string first_chunk =
+      p_.raw_rows ? fmt::format("(thread % {}) + {} * line", threads_of_row(), p_.raw_pitch(columns))
+                  : "thread";
+  w.line("const u32 from = smem_raw + {} * {} + 16 * {};", p_.raw->stage(), p_.raw_slot_bytes(), first_chunk);
   w.line("const u32 to = smem_{} + {} * {} + row_at, beside = to ^ 16;", of.name, of.pipeline.ring().stage(),
          of.pipeline.full_kv_bytes());
+  emit_parts(w, of);
   const int chunks = of.pipeline.full_kv_bytes() / 32, step = kThreads / threads_of_row() * p_.span_bytes;
   constexpr int kAhead = 4;  // loads before the first of them is stored
   for (int first = 0; first * kThreads < chunks; first += kAhead) {
     const int turns = std::min(kAhead, chunks / kThreads - first);  // that every thread takes part in
     for (int i = first; i < first + turns; ++i)
-      w.line("const uint4 x_{} = load_shared_16(from + {});", i, 16 * kThreads * i);
+      w.line("const uint4 x_{} = load_shared_16({});", i, raw_chunk(columns, i));
     for (int i = first; i < first + turns; ++i)
-      w.line("store_widened(to + {0}, beside + {0}, x_{1});", step * i, i);
+      w.line("store_widened(to + {0}, beside + {0}, x_{1}{2});", step * i, i, part(i));
   }
   if (const int turns = chunks / kThreads; chunks % kThreads != 0)
-    w.line("if (thread < {}) store_widened(to + {}, beside + {}, load_shared_16(from + {}));",
-           chunks % kThreads, step * turns, step * turns, 16 * kThreads * turns);
+    w.line("if (thread < {}) store_widened(to + {}, beside + {}, load_shared_16({}){});", chunks % kThreads,
+           step * turns, step * turns, raw_chunk(columns, turns), part(turns));
+}
+
+std::string WidenedTiles::line_offset(int i, int pitch, const std::function<std::string(int)>& offset) const {
+  const int lines = kThreads / threads_of_row();
+  const int panel = lines * i / p_.BN, row = lines * i % p_.BN;
+  const std::string here = fmt::format("{} + {}", row * pitch, offset(panel));
+  if (row + lines <= p_.BN) return here;
+  return fmt::format("(line < {} ? {} : {} + {})", p_.BN - row, here, (row - p_.BN) * pitch,
+                     offset(panel + 1));
+}
+
+std::string WidenedTiles::raw_chunk(int columns, int i) const {
+  if (!p_.raw_rows) return fmt::format("from + {}", 16 * kThreads * i);
+  return "from + " + line_offset(i, p_.raw_pitch(columns),
+                                 [&](int panel) { return std::to_string(panel * p_.raw_span()); });
 }
 
 layout::Proof WidenedTiles::proof(const char* name, int depth) const {
@@ -124,6 +161,10 @@ void WidenedTiles::use(Prelude& prelude) const {
   KeyTiles::use(prelude);
   prelude.use("shared_words");
   prelude.use(*p_.config.kv_dtype == DType::int8 ? "int8_to_fp16" : "e4m3_to_fp16");
+  use_store(prelude);
+}
+
+void WidenedTiles::use_store(Prelude& prelude) const {
   Writer w;
   w.comment("Sixteen bytes as FP16: the lower eight, the upper eight.");
   w.open("__device__ __forceinline__ void store_widened(u32 low, u32 high, uint4 x)");
@@ -151,6 +192,7 @@ void WidenedTiles::emit_warps(Writer& w) const {
   const char* xor_bits = span == 128 ? "& 7" : span == 64 ? ">> 1 & 3" : ">> 2 & 1";
   w.line("const u32 row_at = thread / {0} * {1} + ((2 * (thread % {0}) ^ (thread / {0} {2})) << 4);", row,
          span, xor_bits);
+  if (knows_line()) w.line("const u32 line = thread / {};  // of a panel's rows", row);
   p_.raw->emit_state(w, false);
   p_.k->ring().emit_state(w, true);
   p_.v->ring().emit_state(w, true);
@@ -167,6 +209,24 @@ void WidenedTiles::emit_warps(Writer& w) const {
   w.close();
   parts_.items->emit_close(w, ItemReader::converter);
 }
+
+/// The same, times what row_scales.cpp leaves of the scales of n elements.
+class ScaledTiles final : public WidenedTiles {
+ public:
+  using WidenedTiles::WidenedTiles;
+
+ protected:
+  void emit_parts(Writer& w, const Tensor& of) const override {
+    emit_split_scales(w, p_, of.k);
+    w.line("const u32 parts = smem_raw_scales + {} * {} + 4 * line;", p_.raw->stage(), p_.raw_scale_bytes());
+  }
+  void use_store(Prelude& prelude) const override { use_scaled_converter(prelude); }
+  std::string part(int turn) const override {
+    const auto of_panel = [this](int panel) { return part_offset(p_, panel); };
+    return fmt::format(", load_shared(parts + {})", line_offset(turn, 4, of_panel));
+  }
+  bool knows_line() const override { return true; }
+};
 
 /// Q takes the signs of scales.
 class SignedQuery : public Query {
@@ -208,6 +268,7 @@ class WidenedQuery final : public SignedQuery {
 }  // namespace
 
 std::unique_ptr<const KeyTiles> widened_tiles(const Parts& parts) {
+  if (parts.plan.raw_groups() > 1) return std::make_unique<ScaledTiles>(parts);
   return std::make_unique<WidenedTiles>(parts);
 }
 

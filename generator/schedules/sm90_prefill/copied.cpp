@@ -67,7 +67,7 @@ void KeyTiles::emit_zero_tail(Writer& w) const {
 }
 
 std::vector<layout::Proof> KeyTiles::proofs() const {
-  return operand_proofs("V", p_.v->tile(), p_.ov_depth, true);
+  return operand_proofs("V", p_.v->tile(), p_.padded_ov, true);
 }
 
 std::unique_ptr<const KeyTiles> tiles_of(const Parts& parts) {

@@ -211,6 +211,8 @@ class KeyScales : public Part {
   virtual void emit_wait_v(Writer& w) const { p_.v->emit_wait(w, 0); }
   /// K(n)'s fence serves V(n + 1), too.
   virtual bool fences_k() const { return true; }
+  /// Before step `step` of S = Q K', where columns have units of their own: S so far becomes one of the next.
+  virtual void emit_next_unit(Writer&, int /*step*/) const {}
   /// S times the scales of K that the factor does not hold.
   virtual void emit_scores(Writer&) const {}
   /// The last chunk of K's slot is released when S is there, or when P is.
@@ -308,6 +310,11 @@ std::unique_ptr<const Issuer> issuer_of(const Parts& parts);
 std::unique_ptr<const KeyCopies> copies_of(const Parts& parts);
 std::unique_ptr<const KeyTiles> tiles_of(const Parts& parts);
 std::unique_ptr<const KeyTiles> widened_tiles(const Parts& parts);
+/// Scales of n elements on the way (row_scales.cpp): those of a tile of K or V apart, once they have come; where behind
+/// those of a row, of the columns of `panel`, lies what the elements of a thread's chunk take; and its arithmetic.
+void emit_split_scales(Writer& w, const PrefillPlan& p, bool k);
+std::string part_offset(const PrefillPlan& p, int panel);
+void use_scaled_converter(Prelude& prelude);
 std::unique_ptr<const KeyTiles> transposed_tiles(const Parts& parts);
 std::unique_ptr<const KeyScales> scales_of(const Parts& parts);
 std::unique_ptr<const Query> query_of(const Parts& parts);

@@ -7,6 +7,7 @@
 
 #include <fmt/format.h>
 
+#include "base/integers.hpp"
 #include "generator/config/defaults.hpp"
 #include "generator/config/masks.hpp"
 #include "generator/emit/output_elements.hpp"
@@ -31,17 +32,21 @@ int swizzle_span(SwizzleMode mode) {
   return 0;
 }
 
-/// The widest swizzle span that rows of so many bytes are whole multiples of.
-int span_of(int row_bytes) {
-  return row_bytes % 128 == 0 ? 128 : row_bytes % 64 == 0 ? 64 : 32;
-}
-
 bool check_meaning(const Config& c, Violations& out) {
   const auto before = out.size();
   check_prefill_meaning(c, "sm90_prefill",
                         {"BK", "swizzle", "num_kv_stages", "num_qk_stages", "cluster", "exp_offload",
                          "pv_operand", "tma_fold", "shared_ring"},
-                        PrefillBytes::fp8, out);
+                        PrefillBytes::fp8_or_scales_in_rows, out);
+  const Config m = with_shared_defaults(c);
+  const auto& scales = m.operand->quantization;
+  if (is_narrow(m) && scales_by_row(scales) &&
+      PrefillPlan::groups_of(m, std::max(c.depth, *m.ov_depth)) > 1 && scales->block % 16 != 0) {
+    refuse_value(
+        c, "/operand/quantization/granularity",
+        "sm90_prefill takes a scale for a multiple of 16 elements, the columns of one product, or for a row",
+        std::to_string(align_up(scales->block, 16)), out);
+  }
   if (c.pv_operand.value_or("registers") != "registers")
     refuse_value(c, "/pv_operand", "sm90_prefill keeps P in registers", "registers", out);
   return out.size() == before;
@@ -127,6 +132,7 @@ class Planner {
     if (!c_.BN) c_.BN = default_bn(c_, p_.num_math_warpgroups, p_.ragged);
     p_.BN = *c_.BN;
     if (!check_captured()) return false;
+    if (!check_many_scales()) return false;
     if (p_.BN % 32 == 0) return true;
     if (c_.mask->kind == MaskConfig::Kind::custom) {
       refuse_("sm90_prefill", {"/BN", "/mask"}, "tiles of a custom mask begin at whole 32-bit words of it",
@@ -139,6 +145,32 @@ class Planner {
       return false;
     }
     return true;
+  }
+
+  /// Many scales a row leave registers for some tiles alone.
+  bool check_many_scales() {
+    if (!p_.narrow || !has_many_scales(c_)) return true;
+    const int block = c_.operand->quantization->block, widest = widest_narrow(c_);
+    if (p_.BN > widest)
+      refuse_("sm90_prefill", {"/BN", "/operand/quantization/granularity"},
+              fmt::format("scales of {} elements leave registers for {} keys here", block, widest),
+              std::to_string(widest));
+    const int columns = std::max(p_.depth, p_.ov_depth);
+    if (columns <= 192) return out_.empty();
+    // Past depth 192 two a row, and over pages of few rows one, are what O leaves registers for.
+    if (has_pages_of_few_rows(c_)) {
+      refuse_("sm90_prefill", {"/operand/quantization/granularity", "/operand/page_size"},
+              fmt::format(
+                  "past depth 192 scales of {} elements take more registers than O leaves beside pages of "
+                  "fewer than 16 rows",
+                  block),
+              fmt::format("{}, per_token", align_up(columns, 16)));
+    } else if (PrefillPlan::groups_of(c_, columns) > 2) {
+      refuse_("sm90_prefill", {"/operand/quantization/granularity"},
+              fmt::format("past depth 192 scales of {} elements take more registers than O leaves", block),
+              fmt::format("{}, per_token", align_up(ceil_div(columns, 2), 16)));
+    }
+    return out_.empty();
   }
 
   /// Tensors of a score_mod leave registers for their tile.
@@ -156,6 +188,11 @@ class Planner {
     refuse_("sm90_prefill", {"/score_mod"},
             "past depth 192 a custom mask leaves registers for two tensors of score_mod", "none");
     return false;
+  }
+
+  /// Rows of K or V of one tensor copy.
+  int box_rows() const {
+    return MHAOperand::piece_rows(p_.BN, operand_form(c_.operand->kind).pages() ? *c_.operand->page_size : 0);
   }
 
   bool choose_swizzle() {
@@ -182,6 +219,11 @@ class Planner {
       }
     }
     p_.o_span = p_.fp8 ? span_of(2 * p_.ov_depth) : p_.span_bytes;
+    // A tensor copy of a few rows of a page begins at whole 128 bytes of shared memory.
+    if (!c_.swizzle && !p_.narrow && box_rows() < p_.BN && box_rows() * natural_span % 128 != 0)
+      p_.span_bytes = 128;
+    p_.padded_depth = align_up(p_.depth, p_.panel_columns());
+    p_.padded_ov = align_up(p_.ov_depth, p_.panel_columns());
     p_.v_span = p_.fp8 ? span_of(p_.BN) : p_.span_bytes;
     c_.swizzle = p_.narrow              ? SwizzleMode::none
                  : p_.span_bytes == 128 ? SwizzleMode::b128
@@ -202,16 +244,21 @@ class Planner {
               "scales of keys come with a whole K", "1");
       return false;
     }
-    const int panels = p_.depth / p_.panel_columns();
+    if (p_.padded_depth != p_.depth && p_.num_qk_stages != 1) {
+      refuse_("V26", {"/num_qk_stages", "/operand/page_size"},
+              "rows that are no whole 128 bytes come at once from pages of so few rows", "1");
+      return false;
+    }
+    const int panels = p_.padded_depth / p_.panel_columns();
     if (panels % p_.num_qk_stages != 0) {
       refuse_("V26", {"/num_qk_stages"},
               fmt::format("num_qk_stages divides the {} swizzle panels of a K row", panels),
               fmt::format("1, {}", panels));
       return false;
     }
-    const int chunk = p_.depth / p_.num_qk_stages;
+    const int chunk = p_.padded_depth / p_.num_qk_stages;
     if (c_.BK && *c_.BK != chunk)
-      refuse_("V8", {"/BK"}, "BK == depth / num_qk_stages on sm_90a", fmt::format("{}", chunk));
+      refuse_("V8", {"/BK"}, "BK == padded depth / num_qk_stages on sm_90a", fmt::format("{}", chunk));
     c_.BK = chunk;
     return true;
   }
@@ -298,9 +345,11 @@ class Planner {
   }
 
   void set_operand() {
+    p_.raw_rows = comes_in_rows(c_, p_.BN);
     p_.operand.emplace(
         c_.operand->kind, c_.operand->page_size.value_or(0), p_.BN,
-        OperandNames{p_.late("batch"), "work.kv_head", p_.late("k_start"), p_.late("seqlen_k"), "heads_kv"});
+        OperandNames{p_.late("batch"), "work.kv_head", p_.late("k_start"), p_.late("seqlen_k"), "heads_kv"},
+        p_.raw_rows ? 1 : 0);
   }
 
   void set_products() {

@@ -8,6 +8,7 @@
 
 #include <fmt/format.h>
 
+#include "base/integers.hpp"
 #include "generator/config/quantization.hpp"
 #include "generator/schedules/common/prefill_work.hpp"
 #include "generator/schedules/schedule.hpp"
@@ -28,14 +29,15 @@ struct PrefillPlan {
   bool ping_pong = false;
 
   int depth, ov_depth, BM, BN, num_kv_stages, num_qk_stages;
-  int k_fold = 1, v_fold = 1;  ///< panels of one tensor copy
-  bool shared_ring = false;    ///< K and V take slots of one ring in turns: num_kv_stages are those slots
-  int cluster = 1;             ///< blocks that share K and V: each loads its part of a tile for all of them
-  int num_math_warpgroups;     ///< BM / 64
-  int span_bytes;              ///< swizzle span of the tiles of Q, K and V as they are copied
-  int o_span, v_span;          ///< of O's, and of V's as wgmma reads it
-  int element_bytes = 2;       ///< of Q, and of K and V as the products take them
-  bool ragged;                 ///< Q and O run over the rows of all sequences: every operand but contiguous
+  int k_fold = 1, v_fold = 1;   ///< panels of one tensor copy
+  bool shared_ring = false;     ///< K and V take slots of one ring in turns: num_kv_stages are those slots
+  int cluster = 1;              ///< blocks that share K and V: each loads its part of a tile for all of them
+  int num_math_warpgroups;      ///< BM / 64
+  int span_bytes;               ///< swizzle span of the tiles of Q, K and V as they are copied
+  int padded_depth, padded_ov;  ///< columns in shared memory, whole panels: those past the tensor's are zeros
+  int o_span, v_span;           ///< of O's, and of V's as wgmma reads it
+  int element_bytes = 2;        ///< of Q, and of K and V as the products take them
+  bool ragged;                  ///< Q and O run over the rows of all sequences: every operand but contiguous
   RowResults results;
   bool part = false;    ///< of a sequence: positions are given at launch (part_kernels.hpp)
   bool narrow = false;  ///< K and V of one byte an element, widened on their way (convert.cpp)
@@ -68,7 +70,7 @@ struct PrefillPlan {
   int math_warps() const { return 4 * num_math_warpgroups; }
   SmemTile q_tile() const { return {64, span_bytes, element_bytes}; }  ///< one warpgroup's rows
   SmemTile o_tile() const { return {64, o_span, 2}; }
-  int q_bytes() const { return 64 * depth * element_bytes; }  ///< of one warpgroup
+  int q_bytes() const { return 64 * padded_depth * element_bytes; }  ///< of one warpgroup
   int o_bytes() const { return o_floats ? 0 : 64 * ov_depth * 2; }
   /// Distance between the Q rows of two warpgroups, and between their O rows where O takes Q's place.
   int q_stride() const { return separate_o ? q_bytes() : std::max(q_bytes(), o_bytes()); }
@@ -80,7 +82,14 @@ struct PrefillPlan {
   bool converts() const { return narrow || fp8; }
   static constexpr int kConverterWarps = 3, kConverterThreads = 32 * kConverterWarps;
   int raw_span() const { return panel_columns(); }  ///< bytes of a row of a panel of bytes
-  int raw_slot_bytes() const { return BN * (fp8 ? ov_depth : std::max(depth, ov_depth)); }
+  /// Narrow tiles come in panels of raw_span columns; where those of a page's rows do not fill the 128 bytes at
+  /// which boxes begin, in single rows of all `columns`, each with room to the next whole 128 bytes.
+  bool raw_rows = false;
+  int raw_pitch(int columns) const { return raw_rows ? align_up(columns, 128) : raw_span(); }
+  int raw_slot_bytes() const {
+    const int columns = fp8 ? padded_ov : std::max(depth, ov_depth);
+    return BN * (raw_rows ? raw_pitch(columns) : columns);
+  }
   bool scales() const { return config.operand->quantization.has_value(); }
   /// Keys have scales of their own, which travel with the tiles.
   bool scales_by_token() const { return scales_by_row(config.operand->quantization); }
@@ -91,7 +100,7 @@ struct PrefillPlan {
   /// Scales of keys come as tiles, by tensor copies on the barriers of what they belong to. Readers want
   /// those of a tile side by side: in pieces of 16 keys converters spill.
   bool scale_tiles() const {
-    return scales_by_head(config.operand->quantization) && operand->maps_scales() &&
+    return raw_groups() == 1 && scales_by_head(config.operand->quantization) && operand->maps_scales() &&
            operand->scale_tile_bytes() == scale_bytes();
   }
   /// One scale for a head, or for all.
@@ -104,6 +113,19 @@ struct PrefillPlan {
   }
   /// Of a tile's keys, in a slot of a ring.
   int scale_bytes() const { return scales_by_token() ? 4 * BN : 0; }
+  /// Scales of a row of `columns`: one, or of n elements each, the last of as many as are left.
+  static int groups_of(const Config& c, int columns) {
+    const auto& scales = c.operand->quantization;
+    const bool several = scales && scales->granularity == Quantization::Granularity::per_block;
+    return several ? ceil_div(columns, scales->block) : 1;
+  }
+  /// The most that a row of K or V has. Where they are several converters take them apart (row_scales.cpp).
+  int raw_groups() const { return narrow ? groups_of(config, std::max(depth, ov_depth)) : 1; }
+  /// Parts of a sum over columns of K with a unit each.
+  int k_groups() const { return narrow ? groups_of(config, depth) : 1; }
+  int k_scale_bytes() const { return k_groups() * scale_bytes(); }
+  /// Scales of a tile as they are copied, those of a group side by side.
+  int raw_scale_bytes() const { return raw_groups() * scale_bytes(); }
   /// The items of a ragged batch are found by a warp: one of its own, unless converters take its place.
   bool own_item_warp() const { return ragged && !converts(); }
   /// Copies take a whole warp: a lane for each page or scale, or for each sequence where it finds items.

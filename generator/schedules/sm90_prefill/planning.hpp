@@ -47,6 +47,14 @@ struct CapturedTile {
 };
 std::optional<CapturedTile> captured_tile(const Config& config);
 
+/// Several scales a row, of n elements each: what converters take apart (row_scales.cpp).
+bool has_many_scales(const Config& config);
+/// Each row or few of them are looked up on their own.
+bool has_pages_of_few_rows(const Config& config);
+
+/// Of K and V of bytes, the widest tile that consumers find registers for beside their scales (ptxas 13.0).
+int widest_narrow(const Config& config);
+
 /// What BN is a multiple of.
 int key_step(const Config& config);
 
@@ -65,6 +73,14 @@ bool default_ping_pong(const Config& config);
 int watched_parts(const PrefillPlan& plan, const Config& config);
 
 // ---- storage.cpp
+
+/// The widest swizzle span that rows of so many bytes are whole multiples of.
+inline int span_of(int row_bytes) {
+  return row_bytes % 128 == 0 ? 128 : row_bytes % 64 == 0 ? 64 : 32;
+}
+
+/// PrefillPlan::raw_rows.
+bool comes_in_rows(const Config& config, int BN);
 
 /// Bytes of shared memory of narrow K and V: two stages of 16 bits and two tiles of bytes, beside Q (or O in
 /// its place).

@@ -131,7 +131,7 @@ void emit_load_q(Writer& w, const Parts& parts) {
     w.comment("Q rows of consumer warpgroup {}", g);
     w.line("mbarrier_wait(mbar_q_empty + {}, q_phase);", 8 * g);
     w.line("mbarrier_arrive_expect_tx(mbar_q_full + {}, {});", 8 * g, p.q_bytes());
-    for (int panel = 0; panel < p.depth / p.panel_columns(); ++panel) {
+    for (int panel = 0; panel < p.padded_depth / p.panel_columns(); ++panel) {
       w.line("tma_load(smem_q + {}, &q_map, mbar_q_full + {}, {}, {});",
              g * p.q_stride() + panel * p.q_tile().panel_bytes(), 8 * g,
              parts.items->coordinates(panel * p.panel_columns(), fmt::format("work.m_start + {}", 64 * g),

@@ -67,6 +67,7 @@ struct Slots {
   const char* base;  ///< emitted
   int offset;        ///< of that, in shared memory
   const StagedPipeline& ring;
+  int groups = 1, slot_bytes = 0;  ///< of ScaleSlot
 };
 
 /// How scales of keys come to shared memory.
@@ -98,7 +99,9 @@ class CopiesByLane final : public ScaleCopies {
   void emit_load(Writer& w, const std::vector<Slots>& to, const std::string& block) const override {
     const bool by_head = scales_by_head(p_.config.operand->quantization);
     for (const Slots& s : to)
-      p_.operand->emit_load_scales(w, factor(block), {s.tensor, 1, s.offset, s.ring.stage(), by_head});
+      p_.operand->emit_load_scales(
+          w, factor(block),
+          {s.tensor, s.groups, s.offset, s.ring.stage(), by_head, s.slot_bytes, s.groups > 1});
     if (!to.empty()) w.line("copy_async_arrive({});", to[0].ring.full(0));
   }
 };
@@ -151,7 +154,7 @@ class TokenScales : public KeyScales {
   void emit_prefetch_maps(Writer& w) const override { copies_->emit_prefetch_maps(w); }
   void emit_addresses(Writer& w) const override {
     w.line("const u32 smem_k_scales = smem + {}, smem_v_scales = smem + {};", p_.smem_scales,
-           p_.smem_scales + p_.num_kv_stages * p_.scale_bytes());
+           p_.smem_scales + p_.num_kv_stages * p_.k_scale_bytes());
   }
   int full_arrivals() const override { return copies_->full_arrivals(); }
   void emit_load(Writer& w, const Tensor& of, const std::string& block) const override {
@@ -163,10 +166,16 @@ class TokenScales : public KeyScales {
   }
   void emit_scores(Writer& w) const override {
     w.comment("scales of the keys");
+    emit_times(w, p_.k_groups() - 1);
+  }
+
+ protected:
+  /// S times those of the keys, which of several are the ones of the columns of `group`.
+  void emit_times(Writer& w, int group) const {
     w.open("");
     emit_address(w, p_.k->ring(), "k");
     for (int i = 0; i < p_.BN / 2; i += 4) {
-      w.line("const float2 k_scale_{} = {};", i / 4, scale_of_k(8 * i));
+      w.line("const float2 k_scale_{} = {};", i / 4, scale_of_k(group * p_.scale_bytes() + 8 * i));
       w.line(
           "s_acc[{0}] *= k_scale_{4}.x; s_acc[{1}] *= k_scale_{4}.y; s_acc[{2}] *= k_scale_{4}.x; "
           "s_acc[{3}] *= k_scale_{4}.y;",
@@ -174,8 +183,6 @@ class TokenScales : public KeyScales {
     }
     w.close();
   }
-
- protected:
   /// Slots of the scales that come with a tile.
   virtual std::vector<Slots> slots(const Tensor& of) const = 0;
   /// Those of two keys, at byte `offset`.
@@ -185,13 +192,13 @@ class TokenScales : public KeyScales {
   // The scales of this lane's two keys of each eight, `NAME.x` and `NAME.y` of every group, of the slot in use.
   void emit_address(Writer& w, const StagedPipeline& ring, const char* name) const {
     w.line("const u32 {0}_scale_at = smem_{0}_scales + {1} * {2} + 8 * (lane & 3);", name, ring.stage(),
-           p_.scale_bytes());
+           name[0] == 'k' ? p_.k_scale_bytes() : p_.scale_bytes());
   }
   const std::unique_ptr<const ScaleCopies> copies_;
 };
 
 /// Of K and V that converters widen.
-class WidenedTokenScales final : public TokenScales {
+class WidenedTokenScales : public TokenScales {
  public:
   using TokenScales::TokenScales;
   void emit_addresses(Writer& w) const override {
@@ -233,6 +240,27 @@ class WidenedTokenScales final : public TokenScales {
  protected:
   std::vector<Slots> slots(const Tensor& of) const override {
     return {{of.name, "smem_raw_scales", p_.smem_raw_scales, *p_.raw}};
+  }
+};
+
+/// Of n elements of a row each, which converters take apart where the copies left them.
+class SplitScales final : public WidenedTokenScales {
+ public:
+  using WidenedTokenScales::WidenedTokenScales;
+  void emit_move(Writer&, const Tensor&, const std::string&, int) const override {}
+  void emit_next_unit(Writer& w, int step) const override {
+    const int columns = step * p_.step_elements(), block = p_.config.operand->quantization->block;
+    if (step == 0 || columns % block != 0) return;
+    w.line("wgmma_commit();");
+    w.line("WGMMA_WAIT(0);");
+    emit_times(w, columns / block - 1);
+    w.line("wgmma_fence();");
+  }
+
+ protected:
+  std::vector<Slots> slots(const Tensor& of) const override {
+    const int groups = PrefillPlan::groups_of(p_.config, of.k ? p_.depth : p_.ov_depth);
+    return {{of.name, "smem_raw_scales", p_.smem_raw_scales, *p_.raw, groups, p_.raw_scale_bytes()}};
   }
 };
 
@@ -282,6 +310,7 @@ std::unique_ptr<const KeyScales> scales_of(const Parts& parts) {
   const PrefillPlan& p = parts.plan;
   if (!p.scales()) return std::make_unique<KeyScales>(parts);
   if (p.fp8_tokens()) return std::make_unique<Fp8TokenScales>(parts);
+  if (p.raw_groups() > 1) return std::make_unique<SplitScales>(parts);
   if (p.narrow_tokens()) return std::make_unique<WidenedTokenScales>(parts);
   const std::string query =
       p.fp8 ? scale_of_query(*p.config.operand->quantization, "work.batch", "work.kv_head") : "";

@@ -25,8 +25,8 @@ class Sm90Prefill final : public Schedule {
   }
   bool guards_hidden_values() const override { return plan_.hidden.on(); }
   std::vector<layout::Proof> layout_proofs() const override {
-    auto proofs = sm90::operand_proofs("Q", plan_.q_tile(), plan_.depth, false);
-    for (auto& proof : sm90::operand_proofs("K", plan_.k->tile(), plan_.depth, false))
+    auto proofs = sm90::operand_proofs("Q", plan_.q_tile(), plan_.padded_depth, false);
+    for (auto& proof : sm90::operand_proofs("K", plan_.k->tile(), plan_.padded_depth, false))
       proofs.push_back(std::move(proof));
     for (auto& proof : sm90::prefill::Parts(plan_).tiles->proofs()) proofs.push_back(std::move(proof));
     return proofs;

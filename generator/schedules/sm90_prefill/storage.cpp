@@ -1,8 +1,12 @@
 // sm90_prefill: shared memory and stages that follow from the tiles.
 #include <algorithm>
+#include <numeric>
 
 #include <fmt/format.h>
 
+#include "base/integers.hpp"
+#include "generator/config/defaults.hpp"
+#include "generator/operands/operand_form.hpp"
 #include "generator/schedules/sm90_prefill/planning.hpp"
 
 namespace kiln::sm90 {
@@ -47,10 +51,17 @@ bool choose_stages(PrefillPlan& p, Config& c, int q, int o, int per_stage, const
 
 /// `columns`: of a stage.
 void set_rings(PrefillPlan& p, int columns) {
-  TMAConsumerPipeline::Shape k{
-      true,           p.BN,     p.depth, p.num_kv_stages, p.num_qk_stages, p.span_bytes, p.element_bytes,
-      p.math_warps(), p.cluster};
-  TMAConsumerPipeline::Shape v{false,           p.BN,           p.ov_depth, p.num_kv_stages, 1, p.v_span,
+  TMAConsumerPipeline::Shape k{true,
+                               p.BN,
+                               p.padded_depth,
+                               p.num_kv_stages,
+                               p.num_qk_stages,
+                               p.span_bytes,
+                               p.element_bytes,
+                               p.math_warps(),
+                               p.cluster};
+  const int v_columns = p.fp8 ? p.ov_depth : p.padded_ov;  // rows of V' where it is transposed
+  TMAConsumerPipeline::Shape v{false,           p.BN,           v_columns, p.num_kv_stages, 1, p.v_span,
                                p.element_bytes, p.math_warps(), p.cluster};
   v.transposed = p.fp8;
   k.shared_ring = v.shared_ring = p.shared_ring;
@@ -65,16 +76,17 @@ struct Sizes {
 };
 
 Sizes sizes_of(const PrefillPlan& p) {
-  const int columns = p.shared_ring ? std::max(p.depth, p.ov_depth) : p.depth + p.ov_depth;
+  const int of_v = p.fp8 ? p.ov_depth : p.padded_ov;
+  const int columns = p.shared_ring ? std::max(p.padded_depth, of_v) : p.padded_depth + of_v;
   return {p.q_bytes() * p.num_math_warpgroups, p.o_bytes() * p.num_math_warpgroups,
           p.BN * columns * p.element_bytes + (p.fp8_tokens() ? 2 * p.scale_bytes() : 0), columns};
 }
 
 /// Tiles of bytes: those on their way and the one that is widened. More than four need not be.
 void choose_raw_stages(PrefillPlan& p, const Sizes& size) {
-  int tiles = p.num_kv_stages * (size.per_stage + (p.narrow ? 2 * p.scale_bytes() : 0));
+  int tiles = p.num_kv_stages * (size.per_stage + (p.narrow ? p.k_scale_bytes() + p.scale_bytes() : 0));
   if (p.converts()) {
-    const int tile = p.raw_slot_bytes() + (p.narrow ? p.scale_bytes() : 0),
+    const int tile = p.raw_slot_bytes() + (p.narrow ? p.raw_scale_bytes() : 0),
               room = most_smem() - kSpareSmem - tiles;
     const int with_o = (room - size.q - size.o) / tile;
     const int enough = p.fp8 ? 2 : 4;
@@ -85,8 +97,8 @@ void choose_raw_stages(PrefillPlan& p, const Sizes& size) {
 }
 
 bool check_pages(const PrefillPlan& p, const Refusals& refuse) {
-  const int row_bytes = p.narrow ? p.raw_span() : p.span_bytes;
-  if (p.operand->num_pages() <= 1 || p.operand->eff_page() * row_bytes % 128 == 0) return true;
+  const int row_bytes = p.span_bytes;
+  if (p.narrow || p.operand->num_pages() <= 1 || p.operand->eff_page() * row_bytes % 128 == 0) return true;
   refuse("V16", {"/operand/page_size"},
          fmt::format(
              "rows of a tensor copy are {} bytes here, and it begins at whole 128 bytes of shared memory",
@@ -108,10 +120,10 @@ void place_tiles(PrefillPlan& p, const Sizes& size) {
                  : p.smem_q;
   if (!p.scales_by_token()) return;
   const int alignment = p.scale_tiles() ? 128 : 16;
-  p.smem_scales = p.smem.add("scales", 2 * p.num_kv_stages * p.scale_bytes(), alignment,
+  p.smem_scales = p.smem.add("scales", p.num_kv_stages * (p.k_scale_bytes() + p.scale_bytes()), alignment,
                              "scales of each key: K stages, V stages");
   if (p.narrow)
-    p.smem_raw_scales = p.smem.add("raw_scales", p.num_raw_stages * p.scale_bytes(), alignment,
+    p.smem_raw_scales = p.smem.add("raw_scales", p.num_raw_stages * p.raw_scale_bytes(), alignment,
                                    "the same of tiles as copied");
 }
 
@@ -153,9 +165,18 @@ void check_room(const PrefillPlan& p, const Config& c, const Sizes& size, const 
 
 }  // namespace
 
+bool comes_in_rows(const Config& c, int BN) {
+  if (!is_narrow(c) || !operand_form(c.operand->kind).pages()) return false;
+  const int rows = MHAOperand::piece_rows(BN, c.operand->page_size.value_or(0));
+  return rows < BN && rows * (span_of(2 * std::gcd(c.depth, *c.ov_depth)) / 2) % 128 != 0;
+}
+
 int narrow_bytes(const Config& c, int BM, int BN) {
-  const int wide = std::max(c.depth, *c.ov_depth), scales = 6 * 4 * BN;
-  return kSpareSmem + 2 * BM * wide + 4 * BN * (c.depth + *c.ov_depth) + 2 * BN * wide + scales;
+  const int wide = std::max(c.depth, *c.ov_depth);
+  const int scales =
+      (2 + 2 * PrefillPlan::groups_of(c, c.depth) + 2 * PrefillPlan::groups_of(c, wide)) * 4 * BN;
+  const int raw = comes_in_rows(c, BN) ? align_up(wide, 128) : wide;
+  return kSpareSmem + 2 * BM * wide + 4 * BN * (c.depth + *c.ov_depth) + 2 * BN * raw + scales;
 }
 
 bool plan_storage(PrefillPlan& p, Config& c, const Refusals& refuse) {

@@ -89,6 +89,19 @@ std::optional<CapturedTile> captured_tile(const Config& c) {
   return CapturedTile{64, few || key_step(c) == 32 ? 32 : 16};
 }
 
+bool has_many_scales(const Config& c) {
+  return PrefillPlan::groups_of(c, std::max(c.depth, *c.ov_depth)) > 1;
+}
+
+bool has_pages_of_few_rows(const Config& c) {
+  return operand_form(c.operand->kind).pages() && c.operand->page_size.value_or(0) < 16;
+}
+
+int widest_narrow(const Config& c) {
+  if (!has_many_scales(c)) return 128;
+  return std::max(c.depth, *c.ov_depth) > 128 ? 64 : has_pages_of_few_rows(c) ? 96 : 128;
+}
+
 int key_step(const Config& c) {
   const bool words = c.mask->kind == MaskConfig::Kind::custom;
   return is_fp8(c.dtype) || words || scales_by_row(c.operand->quantization) ? 32 : 16;
@@ -97,7 +110,11 @@ int key_step(const Config& c) {
 int lent_registers(const Config& c, int num_math_warpgroups) {
   const bool pages = operand_form(c.operand->kind).table();
   const unsigned rows = static_cast<unsigned>(c.operand->page_size.value_or(0));
-  if (is_narrow(c)) return pages && rows < 16 ? 24 : 16;
+  if (is_narrow(c)) {
+    // Beside O and scales of keys consumers have no more to give.
+    if (std::max(c.depth, *c.ov_depth) > 192 && scales_by_row(c.operand->quantization)) return 16;
+    return has_many_scales(c) ? 32 : pages && rows < 16 ? 24 : 16;
+  }
   return is_fp8(c.dtype) || (pages && (num_math_warpgroups == 3 || rows < 4 || !std::has_single_bit(rows)))
              ? 8
              : 0;
@@ -128,7 +145,7 @@ bool default_ping_pong(const Config& c) {
 int default_bn(const Config& c, int num_math_warpgroups, bool ragged) {
   const bool fp8 = is_fp8(c.dtype), by_row = scales_by_row(c.operand->quantization);
   int BN = fp8 && by_row ? scaled_fp8_bn(c) : measured_bn(c, num_math_warpgroups);
-  if (is_narrow(c)) BN = std::min(BN, 128);
+  if (is_narrow(c)) BN = std::min(BN, widest_narrow(c));
   if (const auto tile = captured_tile(c)) BN = std::min(BN, tile->BN);
   const int step = key_step(c);
   BN -= BN % step;
@@ -144,7 +161,7 @@ int default_bn(const Config& c, int num_math_warpgroups, bool ragged) {
 int watched_parts(const PrefillPlan& p, const Config& c) {
   if (c.exp_offload.value_or(0.0) > 0) return 0;
   const bool three = p.num_math_warpgroups == 3;
-  if (p.narrow && p.ov_depth > 192) return 0;
+  if (p.narrow && p.ov_depth > (has_many_scales(c) ? 128 : 192)) return 0;
   if (three && p.ragged && !p.modifier->none()) return 0;
   // Without a bounded mask there is room for one part more, but not beside log-sum-exps; without turns there is none
   // for any.

@@ -48,7 +48,7 @@ class TransposedValues : public KeyTiles {
   }
   Landing landing(const Tensor& of) const override {
     if (of.k) return KeyTiles::landing(of);
-    const int panels = p_.ov_depth / p_.panel_columns();
+    const int panels = p_.padded_ov / p_.panel_columns();
     return {*p_.raw, "smem_raw", p_.raw_slot_bytes(), p_.span_bytes,
             panels,  panels,     p_.raw_slot_bytes(), p_.v_fold};
   }
@@ -104,7 +104,7 @@ class RaggedTransposedValues final : public TransposedValues {
 };
 
 void TransposedValues::emit_columns(Writer& w, int ahead, StoreCall call) const {
-  const int chunks = p_.span_bytes / 16, panels = p_.ov_depth / p_.span_bytes;
+  const int chunks = p_.span_bytes / 16, panels = p_.padded_ov / p_.span_bytes;
   w.line("#pragma unroll 1");
   w.open("for (int c = warp; c < {}; c += {})", p_.ov_depth / 16, PrefillPlan::kConverterWarps);
   const std::string panel =

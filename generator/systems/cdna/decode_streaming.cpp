@@ -29,6 +29,7 @@ KVBuffer::Shape strip_of(const DecodeStreamingKVBuffer::Shape& s, const DecodeSt
   strip.dma_bytes = s.dma_bytes;
   strip.swizzle = s.swizzle;
   strip.strips = s.transpose ? c.num_strips : 1;
+  strip.last_columns = s.transpose ? s.depth % s.BK : 0;
   strip.read_columns = s.transpose ? 0 : s.depth / c.num_warps_n;
   strip.row_columns = s.row_columns;
   strip.page_size = s.page_size;
@@ -42,10 +43,14 @@ KVBuffer::Shape strip_of(const DecodeStreamingKVBuffer::Shape& s, const DecodeSt
 }  // namespace
 
 DecodeStreamingKVBuffer::DecodeStreamingKVBuffer(const Shape& shape)
-    : shape_(shape), constants_(constants_of(shape)), buffer_(strip_of(shape, constants_)) {}
+    : shape_(shape), constants_(constants_of(shape)), buffer_(strip_of(shape, constants_)) {
+  if (shape_.transpose && shape_.depth % shape_.BK != 0)
+    last_ = kv_mma_op().with_columns(shape_.depth % shape_.BK);
+}
 
 void DecodeStreamingKVBuffer::use(Prelude& prelude) const {
   buffer_.use(prelude);
+  if (last_) last_->use(prelude);
   if (!buffer_.own_rows()) return;
   if (buffer_.staged()) {
     prelude.use("barrier");
@@ -92,15 +97,20 @@ void DecodeStreamingKVBuffer::emit_load_from_dram(Writer& w, int strip) const {
   buffer_.emit_load_from_dram(w, 0, shape_.transpose ? strip : 0);
 }
 
-void DecodeStreamingKVBuffer::emit_load_from_shared(Writer& w) const {
-  buffer_.kv_mma_op().emit_registers(w);
-  for (int step = 0; step < kv_mma_op().steps(); ++step) buffer_.emit_load_from_shared(w, 0, 0, step);
+const KVMmaOp& DecodeStreamingKVBuffer::op_of(int strip) const {
+  return last_ && strip + 1 == num_strips() ? *last_ : kv_mma_op();
+}
+
+void DecodeStreamingKVBuffer::emit_load_from_shared(Writer& w, int strip) const {
+  const KVMmaOp& op = op_of(strip);
+  op.emit_registers(w);
+  for (int step = 0; step < op.steps(); ++step) op.emit_load(w, 0, step, 0);
 }
 
 void DecodeStreamingKVBuffer::emit_mma(Writer& w, const std::string& b, const std::string& c, int strip,
                                        bool first) const {
   const int steps = kv_mma_op().steps();
-  for (int step = 0; step < steps; ++step) kv_mma_op().emit_mma(w, b, c, 0, step, first, strip * steps);
+  for (int step = 0; step < steps; ++step) op_of(strip).emit_mma(w, b, c, 0, step, first, strip * steps);
 }
 
 /// Of the two ways into LDS the constants of the one that is not taken are null.

@@ -1,6 +1,7 @@
 // DecodeStreamingKVBuffer on CDNA: one strip of K or V in LDS at a time, a single stage.
 //
-//   K   strip = BN keys x BK columns, XOR-swizzled; depth / BK strips a tile. A wave reads its own WN keys.
+//   K   strip = BN keys x BK columns, XOR-swizzled; depth / BK strips a tile, of the last one up to half. A wave reads
+//   its own WN keys.
 //   V   strip = BK keys x depth, flat rows (or blocks of BK columns); BN / BK strips a tile. A wave reads its
 //   own columns of all keys.
 //
@@ -10,6 +11,7 @@
 // go through registers instead, where it is widened, and so do pages of fewer rows than a copy brings.
 #pragma once
 
+#include <optional>
 #include <string>
 
 #include "generator/systems/cdna/kv_buffer.hpp"
@@ -41,6 +43,8 @@ class DecodeStreamingKVBuffer {
   const DecodeStreamingConstants& derived() const { return constants_; }
   int num_strips() const { return constants_.num_strips; }
   int bytes() const { return buffer_.bytes(); }
+  bool staged() const { return buffer_.staged(); }
+  int staging_registers() const { return buffer_.staging_registers(); }
   /// Output columns of one wave.
   int wave_columns() const { return shape_.depth / constants_.num_warps_n; }
   void use(Prelude& prelude) const;
@@ -56,8 +60,8 @@ class DecodeStreamingKVBuffer {
                       const std::string& rows, const std::string& first_row) const;
   /// load_from_dram[strip]
   void emit_load_from_dram(Writer& w, int strip) const;
-  /// load_from_shared: the fragments of the strip that this wave needs.
-  void emit_load_from_shared(Writer& w) const;
+  /// load_from_shared: the fragments of strip `strip` that this wave needs.
+  void emit_load_from_shared(Writer& w, int strip) const;
   /// C += A B over strip `strip`.
   void emit_mma(Writer& w, const std::string& b, const std::string& c, int strip, bool first) const;
 
@@ -66,9 +70,12 @@ class DecodeStreamingKVBuffer {
   std::vector<layout::Proof> proofs() const { return buffer_.proofs(); }
 
  private:
+  const KVMmaOp& op_of(int strip) const;
+
   Shape shape_;
   DecodeStreamingConstants constants_;
-  KVBuffer buffer_;  ///< of one strip
+  KVBuffer buffer_;              ///< of one strip
+  std::optional<KVMmaOp> last_;  ///< of K's last strip where the row ends within it
 };
 
 }  // namespace kiln::cdna

@@ -75,9 +75,9 @@ KVBuffer::KVBuffer(const Shape& shape)
       instructions_(constants_.copies_per_wave_tile) {
   if (!shape.reg_staged || shape.reads) return;
   const int row_columns = shape_.row_columns > 0 ? shape_.row_columns : shape_.depth;
-  copy_.emplace(RegStagedCopy::Shape{name(), stage_, row_columns, shape_.strips, shape_.num_threads,
-                                     shape_.page_size, shape_.mfma.type, shape_.widens, shape_.stored,
-                                     unpacks_by_hand(shape_.mfma.target, shape_.stored),
+  copy_.emplace(RegStagedCopy::Shape{name(), stage_, row_columns, shape_.strips, shape_.last_columns,
+                                     shape_.num_threads, shape_.page_size, shape_.mfma.type, shape_.widens,
+                                     shape_.stored, unpacks_by_hand(shape_.mfma.target, shape_.stored),
                                      shape_.scale_columns});
 }
 
@@ -247,8 +247,9 @@ void KVBuffer::emit_copies(Writer& w, int stage, int strip, int t, int first_cop
 void KVBuffer::emit_load_from_dram(Writer& w, int stage, int strip) const {
   if (copy_) return copy_->emit_load(w, strip);
   const std::string n = name();
-  const int row_end =
-      (shape_.row_columns > 0 ? shape_.row_columns : shape_.strips * shape_.depth) * stage_.element_bytes;
+  const int last = shape_.last_columns > 0 ? shape_.last_columns : shape_.depth;
+  const int row = shape_.row_columns > 0 ? shape_.row_columns : (shape_.strips - 1) * shape_.depth + last;
+  const int row_end = row * stage_.element_bytes;
   const bool paged = shape_.page_size > 0;
   w.open("");
   w.comment("load_{}_stage{}{}", n, stage, shape_.strips > 1 ? fmt::format(", strip {}", strip) : "");

@@ -45,6 +45,7 @@ class KVBuffer {
     /// Column strips that make up a row in memory, loaded one at a time (streaming decode): `depth` is that
     /// of one strip.
     int strips = 1;
+    int last_columns = 0;  ///< of K's last strip where the row ends within it; 0: it does not
     /// Output columns whose fragments one wave reads; 0: all of `depth`.
     int read_columns = 0;
     /// KVMmaOp::Shape::waves

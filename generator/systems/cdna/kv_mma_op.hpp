@@ -56,6 +56,13 @@ class KVMmaOp {
   };
   KVMmaOp(const Shape& shape, const LdsTile& stage);
 
+  /// K: the same registers and places, of a strip that has only `columns` columns of the row.
+  KVMmaOp with_columns(int columns) const {
+    KVMmaOp op = *this;
+    op.shape_.columns = columns;
+    return op;
+  }
+
   /// V: output columns that are read together: whole groups are multiples of it.
   static int column_unit(const Mfma& mfma);
   /// V: `cols` output columns as groups, of the block form or not; empty when they do not divide.

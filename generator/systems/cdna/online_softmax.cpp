@@ -8,6 +8,10 @@ std::string OnlineSoftmax::score(int i) const {
   return fmt::format("s_acc[{}][{}]", i / shape_.qk.accum(), i % shape_.qk.accum());
 }
 
+std::string OnlineSoftmax::summand(int i) const {
+  return shape_.in_sum.empty() ? score(i) : score(i) + " * " + shape_.in_sum[static_cast<std::size_t>(i)];
+}
+
 std::string OnlineSoftmax::natural_max() const {
   // A kernel has the natural scale for the LSE alone.
   const std::string scale =
@@ -84,10 +88,10 @@ void OnlineSoftmax::emit_exp(Writer& w) const {
         score(i), score(i + 1), shape_.scale_log2);
   }
   w.comment("row sum, four chains");
-  for (int c = 0; c < 4; ++c) w.line("float sum_{} = {};", c, score(c));
+  for (int c = 0; c < 4; ++c) w.line("float sum_{} = {};", c, summand(c));
   for (int i = 4; i < registers(); i += 4) {
-    w.line("sum_0 += {}; sum_1 += {}; sum_2 += {}; sum_3 += {};", score(i), score(i + 1), score(i + 2),
-           score(i + 3));
+    w.line("sum_0 += {}; sum_1 += {}; sum_2 += {}; sum_3 += {};", summand(i), summand(i + 1), summand(i + 2),
+           summand(i + 3));
   }
   w.line("row_sum += (sum_0 + sum_1) + (sum_2 + sum_3);");
 }

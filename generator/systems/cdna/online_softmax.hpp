@@ -29,7 +29,8 @@ class OnlineSoftmax {
     int p_shift = 0;
     /// Emitted factors from scores to log2 units and to natural units.
     std::string scale_log2 = "scale_log2", scale = "scale";
-    std::string sink;  ///< logit of the row's sink; empty: none
+    std::string sink;                 ///< logit of the row's sink; empty: none
+    std::vector<std::string> in_sum;  ///< factor of each register of P in the row's sum; none: 1
   };
   explicit OnlineSoftmax(Shape shape) : shape_(std::move(shape)) {}
 
@@ -52,6 +53,7 @@ class OnlineSoftmax {
  private:
   int registers() const { return shape_.score_tiles * shape_.qk.accum(); }
   std::string score(int i) const;
+  std::string summand(int i) const;
   /// What the row's sums are relative to, in natural units.
   std::string natural_max() const;
   /// `what` of the other lane groups folded into `value`, one exchange each.

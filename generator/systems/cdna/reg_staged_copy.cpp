@@ -89,7 +89,7 @@ void RegStagedCopy::emit_load_paged(Writer& w, int pass, int strip, const std::s
   const std::string& n = shape_.name;
   std::string in = fmt::format("row < {}_keys", n);
   if (idles(pass)) in += fmt::format(" && {}_own + {} < {}", n, pass * tr(), shape_.stage.rows);
-  if (pads()) in += fmt::format(" && {}_piece < {}", n, shape_.row_columns / piece_columns());
+  if (pads(strip)) in += fmt::format(" && {}_piece < {}", n, columns_of(strip) / piece_columns());
   w.open("");
   w.line("const int row = {0}_row + {0}_own{1};", n, pass == 0 ? "" : fmt::format(" + {}", pass * tr()));
   w.line("const int page = {} ? pages[(u32)row / {}u] : num_pages;", in, shape_.page_size);
@@ -127,12 +127,12 @@ void RegStagedCopy::emit_load(Writer& w, int strip) const {
       "const i32x4 tile = buffer_resource({0}_next, {0}_rows > 0 ? (min_of({0}_rows, {1}) - 1) * "
       "{0}_row_bytes + {2} : "
       "0);",
-      n, shape_.stage.rows, shape_.strips * strip_bytes);
+      n, shape_.stage.rows, (shape_.strips - 1) * strip_bytes + columns_of(shape_.strips - 1) * size);
   for (int i = 0; i < passes(); ++i) {
     const std::string rows = i == 0 ? "" : fmt::format(" + {} * {}_row_bytes", i * tr(), n);
     std::string from = fmt::format("{}_from{}{}", n, rows, column);
-    if (pads())
-      from = fmt::format("{}_piece < {} ? {} : 0x80000000u", n, shape_.row_columns / piece_columns(), from);
+    if (pads(strip))
+      from = fmt::format("{}_piece < {} ? {} : 0x80000000u", n, columns_of(strip) / piece_columns(), from);
     w.line("{}_stored[{}] = buffer_load_{}(tile, {});", n, i, piece_bytes(), from);
     if (!loads_scales(strip)) continue;
     const std::string row = i == 0 ? n + "_own" : fmt::format("({}_own + {})", n, i * tr());

@@ -20,10 +20,11 @@ namespace kiln::cdna {
 class RegStagedCopy {
  public:
   struct Shape {
-    std::string name;     ///< "k" or "v"
-    LdsTile stage;        ///< of one load
-    int row_columns = 0;  ///< columns of a row in memory that one load brings; LDS past them becomes zero
-    int strips = 1;       ///< loads that make up a row
+    std::string name;      ///< "k" or "v"
+    LdsTile stage;         ///< of one load
+    int row_columns = 0;   ///< columns of a row in memory that one load brings; LDS past them becomes zero
+    int strips = 1;        ///< loads that make up a row
+    int last_columns = 0;  ///< of the last of them where it is shorter; 0: it is not
     int num_threads = 0;
     int page_size = 0;  ///< rows of a page; 0: the rows of a sequence follow each other
     DType type = DType::bf16;
@@ -66,8 +67,11 @@ class RegStagedCopy {
   bool idles(int pass) const {
     return (pass + 1) * tr() > shape_.stage.rows || shape_.num_threads % tc() != 0;
   }
-  /// LDS holds more columns than a row in memory.
-  bool pads() const { return tc() * piece_columns() > shape_.row_columns; }
+  int columns_of(int strip) const {
+    return strip + 1 == shape_.strips && shape_.last_columns > 0 ? shape_.last_columns : shape_.row_columns;
+  }
+  /// LDS holds more columns than strip `strip` of a row in memory.
+  bool pads(int strip) const { return tc() * piece_columns() > columns_of(strip); }
   bool scaled() const { return shape_.scale_columns > 0; }
   /// Which of a row's scales a thread's piece of strip `strip` has: an expression.
   std::string scale_group(int strip) const;

@@ -19,6 +19,12 @@ RowScales::RowScales(const Config& resolved) : operand_(*resolved.operand), kind
   if (quantization->granularity == Granularity::per_token) columns_ = row;
   if (quantization->granularity == Granularity::per_block) columns_ = std::min(quantization->block, row);
   own_v_ = !*resolved.v_from_k;
+  weighs_ = is_fp8(resolved.dtype);
+}
+
+void RowScales::use(Prelude& prelude) const {
+  if (any()) prelude.use("from_lane");
+  if (weighs()) prelude.use("log2_approx"), prelude.use("exp2_approx");
 }
 
 void RowScales::add_params(std::vector<KernelParam>& params, bool own_v) const {
@@ -40,6 +46,9 @@ void RowScales::emit_heads(Writer& w, const ScoreLayout& layout, const std::stri
   emit_head(w, "k", k_columns_, batch);
   if (own_v_) emit_head(w, "v", v_columns_, batch);
   w.line("float k_unit[{}];  // scales of the tile's keys, a key a lane", units(layout) * key_groups());
+  if (!weighs()) return;
+  w.line("float v_log2[{0}], v_over[{0}];  // log2 of those of V, and their inverses", units(layout));
+  w.line("const float query_scale = q_scale[0];");
 }
 
 void RowScales::emit_head(Writer& w, const std::string& name, int row_columns,
@@ -64,24 +73,57 @@ void RowScales::emit_keys(Writer& w, const ScoreLayout& layout, const std::strin
     const std::string lane = layout.columns < 64 ? fmt::format("lane % {}", layout.columns) : "lane";
     w.open("");
     w.line("const int key = {}{} + {};", first_key, i == 0 ? "" : fmt::format(" + {}", 64 * i), lane);
-    std::string at = "key * (long long)k_scale_step", there = "key < " + rows;
+    const auto at = [&](const char* name) {
+      if (page_size_ == 0) return fmt::format("key * (long long){}_scale_step", name);
+      return fmt::format("page * {0}_scale_stride_page + (u32)key % {1}u * {0}_scale_step", name, page_size_);
+    };
+    std::string there = "key < " + rows;
     if (page_size_ > 0) {
       w.line("const int page = {} ? pages[(u32)key / {}u] : num_pages;", there, page_size_);
-      at = fmt::format("page * k_scale_stride_page + (u32)key % {}u * k_scale_step", page_size_);
       there = "(u32)page < (u32)num_pages";
     }
     for (int group = 0; group < key_groups(); ++group) {
-      w.line("k_unit[{}] = {} ? k_scale_head[{}{}] : 0.0f;", i * key_groups() + group, there, at,
+      w.line("k_unit[{}] = {} ? k_scale_head[{}{}] : 0.0f;", i * key_groups() + group, there, at("k"),
              group == 0 ? "" : fmt::format(" + {}", group));
+    }
+    if (weighs()) {
+      const std::string own = fmt::format("{} ? v_scale_head[{}] : 0.0f", there, at("v"));
+      w.line("const float v_unit = {};", own_v_ ? own : fmt::format("k_unit[{}]", i));
+      w.line("v_log2[{}] = v_unit == 0.0f ? -64.0f : log2_approx(__builtin_fabsf(v_unit));", i);
+      w.line("v_over[{0}] = __builtin_copysignf(exp2_approx(-v_log2[{0}]), v_unit);", i);
+      for (int group = 0; group < key_groups(); ++group)
+        w.line("k_unit[{}] *= query_scale;", i * key_groups() + group);
     }
     w.close();
   }
 }
 
-std::string RowScales::factor(const ScoreLayout& layout, int i, int group) const {
+std::string RowScales::of_key(const ScoreLayout& layout, int i, const char* array, int groups, int group) {
   const int column = layout.column(i);
-  return fmt::format("from_lane(({} + {}) * 4, k_unit[{}])", layout.lane_column, column % 64,
-                     column / 64 * key_groups() + group);
+  return fmt::format("from_lane(({} + {}) * 4, {}[{}])", layout.lane_column, column % 64, array,
+                     column / 64 * groups + group);
+}
+
+std::string RowScales::factor(const ScoreLayout& layout, int i, int group) const {
+  return of_key(layout, i, "k_unit", key_groups(), group);
+}
+
+void RowScales::emit_weigh(Writer& w, const ScoreLayout& layout, const std::string& to_log2) const {
+  if (!weighs()) return;
+  w.comment("logits of P times the scales of V");
+  for (int i = 0; i < layout.registers; ++i)
+    w.line("{0} = __builtin_fmaf({0}, {1}, {2});", layout.score(i), to_log2,
+           of_key(layout, i, "v_log2", 1, 0));
+}
+
+std::string RowScales::unweighed(const ScoreLayout& layout, int i) const {
+  return fmt::format("__builtin_fabsf({})", of_key(layout, i, "v_over", 1, 0));
+}
+
+void RowScales::emit_signs(Writer& w, const ScoreLayout& layout) const {
+  if (!weighs()) return;
+  for (int i = 0; i < layout.registers; ++i)
+    w.line("{0} = __builtin_copysignf({0}, {1});", layout.score(i), of_key(layout, i, "v_over", 1, 0));
 }
 
 void RowScales::emit_apply(Writer& w, const ScoreLayout& layout, const char* what) const {

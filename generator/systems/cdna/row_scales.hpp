@@ -4,12 +4,17 @@
 // K's multiply scores, whose keys' scales a wave has one to a lane; rounding K itself would show in the large
 // scores. V's are multiplied in where its bytes are widened (RegStagedCopy), which rounds V as P is rounded; where V
 // lies in K's rows they are K's, and multiply P.
+//
+// Under an FP8 Q bytes stay bytes, and P is rounded to one with the scale of its key in it: that joins the exponent
+// (emit_weigh), so that the largest product of a row is the largest FP8 number whatever the scales are, and leaves the
+// row's sum again (`unweighed`). A scale of 0 counts as 2^-64 there, which P rounds to 0.
 #pragma once
 
 #include <string>
 #include <vector>
 
 #include "generator/config/rules.hpp"
+#include "generator/emit/prelude.hpp"
 #include "generator/emit/writer.hpp"
 #include "generator/systems/score_layout.hpp"
 
@@ -26,15 +31,21 @@ class RowScales {
   bool any() const { return columns_ > 0; }
   /// Elements of a row that one scale covers; 0: there are no scales by row.
   int columns() const { return columns_; }
+  /// Elements of V that one scale covers where it multiplies them; 0: it does not.
+  int v_columns() const { return weighs() ? 0 : columns_; }
   int groups(int row_columns) const { return (row_columns + columns_ - 1) / columns_; }
 
   /// Where V lies in K's rows: emit_apply once more, to P.
-  bool in_p() const { return any() && !own_v_; }
+  bool in_p() const { return any() && !own_v_ && !weighs_; }
+  /// FP8: scales of V join the exponent of P.
+  bool weighs() const { return any() && weighs_; }
   /// Scales of a row of K.
   int key_groups() const { return any() ? groups(k_columns_) : 1; }
 
   /// Scores, and with several scales a row the scores of one of them.
   int score_arrays() const { return key_groups() > 1 ? 2 : 1; }
+
+  void use(Prelude& prelude) const;
 
   // What follows emits nothing where there are no scales by row.
 
@@ -52,6 +63,12 @@ class RowScales {
   std::string factor(const ScoreLayout& layout, int i, int group) const;
   /// The factors of whole rows; of groups of columns emit_group_end has applied them.
   void emit_apply(Writer& w, const ScoreLayout& layout, const char* what = "scores") const;
+  /// FP8: scores of the factor `to_log2` become logits in log2 units of P times the scale of V.
+  void emit_weigh(Writer& w, const ScoreLayout& layout, const std::string& to_log2) const;
+  /// What takes the scale of V out of register `i` of P, for the row's sum.
+  std::string unweighed(const ScoreLayout& layout, int i) const;
+  /// FP8, once the sum has P: the signs of the scales.
+  void emit_signs(Writer& w, const ScoreLayout& layout) const;
   /// Several scales for a row of K: `part`, which has the scores of one group's columns. `type`: of an element of
   /// the array of scores.
   void emit_part(Writer& w, const ScoreLayout& layout, const std::string& type) const;
@@ -71,12 +88,14 @@ class RowScales {
 
  private:
   void emit_head(Writer& w, const std::string& name, int row_columns, const std::string& batch) const;
+  /// Register `i`'s key's element of `array`, whose lanes have a key each.
+  static std::string of_key(const ScoreLayout& layout, int i, const char* array, int groups, int group);
   /// Keys of a tile, 64 at a time.
   static int units(const ScoreLayout& layout) { return (layout.columns + 63) / 64; }
   OperandConfig operand_;
   OperandKind kind_ = OperandKind::contiguous;
   int columns_ = 0, page_size_ = 0, k_columns_ = 0, v_columns_ = 0;
-  bool own_v_ = true;
+  bool own_v_ = true, weighs_ = false;
 };
 
 /// Parameters of quantised operands: the scales of Q (where it is FP8), of K and (`own_v`) of V, and their

@@ -148,7 +148,7 @@ void DecodeStreamingKVBuffer::emit_qk_bytes(Writer& w) const {
         }
       }
     }
-    if (groups() == 1 || (2 * pair + 2) % group_steps != 0) continue;
+    if (groups() == 1 || ((2 * pair + 2) % group_steps != 0 && 2 * pair + 2 < steps())) continue;
     const int group = (2 * pair + 1) / group_steps;
     for (int i = 0; i < 4 * tiles; ++i) {
       w.line("s_acc[{0}] {1}= part[{0}] * k_scales[({2} + column) * {3} + {4}];", i, group == 0 ? "" : "+",

@@ -174,9 +174,19 @@ void MHAOperand::emit_load_scales(Writer& w, const std::string& n, const ScaleSl
       w.line("const bool there = {} && (u32){} < (u32)num_pages;", there, page);
       there = "there";
     }
+    const int slot_bytes = to.slot_bytes > 0 ? to.slot_bytes : 4 * BN_ * to.groups;
+    if (to.by_loop && to.groups > 1) {
+      w.line("const float* const from = {}_scale + ({} ? {} : 0);", name, there, at);
+      w.line("#pragma unroll 1");
+      w.line(
+          "for (int g = 0; g < {}; ++g) copy_async_4(smem + {} + {} * {} + {} * g + 4 * lane, from + g, {} ? 4 : 0);",
+          to.groups, to.offset + 128 * i, to.stage, slot_bytes, 4 * BN_, there);
+      w.close();
+      continue;
+    }
     for (int group = 0; group < to.groups; ++group) {
       w.line("copy_async_4(smem + {} + {} * {} + 4 * lane, {}_scale + ({} ? {}{} : 0), {} ? 4 : 0);",
-             to.offset + 4 * BN_ * group + 128 * i, to.stage, 4 * BN_ * to.groups, name, there, at,
+             to.offset + 4 * BN_ * group + 128 * i, to.stage, slot_bytes, name, there, at,
              group > 0 ? fmt::format(" + {}", group) : "", there);
     }
     w.close();

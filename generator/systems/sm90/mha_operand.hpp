@@ -39,11 +39,13 @@ void resolve_fold(Config& config, int k_fold, int v_fold, const Refusals& refuse
 
 /// Where the scales of a tile's keys go.
 struct ScaleSlot {
-  std::string tensor;  ///< "k" or "v"
-  int groups;          ///< of a row; those of one group of all keys lie side by side
-  int offset;          ///< in shared memory, of slot 0
-  std::string stage;   ///< the slot
-  bool by_head;        ///< those of a head are contiguous
+  std::string tensor;    ///< "k" or "v"
+  int groups;            ///< of a row; those of one group of all keys lie side by side
+  int offset;            ///< in shared memory, of slot 0
+  std::string stage;     ///< the slot
+  bool by_head;          ///< those of a head are contiguous
+  int slot_bytes = 0;    ///< from one slot to the next; 0: as many as the scales of a tile take
+  bool by_loop = false;  ///< over the groups, where registers are short
 };
 
 /// Where scales go that come as a tile.
@@ -56,13 +58,13 @@ struct ScaleTile {
 
 class MHAOperand {
  public:
-  /// `page_size`: of paged operands.
-  MHAOperand(OperandKind kind, int page_size, int BN, OperandNames names = {})
-      : kind_(kind), page_size_(page_size), BN_(BN), names_(std::move(names)) {}
+  /// `page_size`: of paged operands. `box_rows`: rows of a box where those of eff_page are too many, else 0.
+  MHAOperand(OperandKind kind, int page_size, int BN, OperandNames names = {}, int box_rows = 0)
+      : kind_(kind), page_size_(page_size), BN_(BN), box_rows_(box_rows), names_(std::move(names)) {}
 
   bool table() const { return operand_form(kind_).table(); }
   int paged_rows() const { return operand_form(kind_).pages() ? page_size_ : 0; }
-  int eff_page() const { return piece_rows(BN_, paged_rows()); }
+  int eff_page() const { return box_rows_ > 0 ? box_rows_ : piece_rows(BN_, paged_rows()); }
   int num_pages() const { return BN_ / eff_page(); }
   /// Rows of a box: the documented kv_sub_tile_rows, and of pages that neither divide a tile nor are whole
   /// tiles, which it does not know, the most that no page end and no tile end cuts.
@@ -127,7 +129,7 @@ class MHAOperand {
   bool looks_ahead() const { return operand_form(kind_).pages() && num_pages() <= 16; }
   OperandKind kind_;
   int page_size_;
-  int BN_;
+  int BN_, box_rows_;
   OperandNames names_;
 };
 
