@@ -292,12 +292,12 @@ class Planner {
     const bool table = operand_form(c_.operand->kind).table();
     // Nor do pages of wide rows of bytes beside the two ends of a window (ptxas 13.0).
     const bool crowded = bytes && p_.depth >= 128 && p_.mask->bounded_below() && table;
-    // Nor, beside O of more than 128 columns, do items in registers and the two ends of a window; nor, in the wider
-    // tiles of depths below 256, pages or those two ends (bench/NOTES.md 157).
-    const bool wide_tiles = p_.depth > 192 && p_.depth < 256;
-    const bool wide =
-        !bytes && p_.ov_depth > 128 &&
-        (p_.ragged ? wide_tiles && (table || p_.mask->bounded_below()) : p_.mask->bounded_below());
+    // Nor, beside O of more than 128 columns, do items in registers and the two ends of a window or, past 192, sinks;
+    // nor, in the wider tiles of depths below 256, pages or those two ends (bench/NOTES.md 157).
+    const bool deep = p_.depth > 192;
+    const bool wide = !bytes && p_.ov_depth > 128 &&
+                      (p_.ragged ? deep && p_.depth < 256 && (table || p_.mask->bounded_below())
+                                 : p_.mask->bounded_below() || (deep && *c_.sink));
     if (!crowded && !wide) p_.hidden = HiddenValues::of(c_, pack_name(*c_.out_dtype));
     if (bytes || p_.depth > 128) p_.hidden.set_apart();
     p_.dynamic = own_tiles();
