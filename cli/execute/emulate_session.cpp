@@ -7,6 +7,7 @@
 #include <span>
 
 #include <kiln/emulator/amdgcn.hpp>
+#include "cli/execute/emulate_source.hpp"
 #include "driver/fatbin.hpp"
 #include "runtime/support/files.hpp"
 
@@ -83,7 +84,7 @@ struct EmulateSession::Program {
           throw Error(
               ErrorCode::bad_input,
               fmt::format("{}: neither PTX (no .version), nor AMD assembly, nor a code object; CUDA C++ is "
-                          "compiled with nvcc -ptx",
+                          "compiled where its name ends in .cu",
                           path));
         ptx = em::Module::from_ptx(text, path);
     }
@@ -106,6 +107,8 @@ EmulateSession::Program& EmulateSession::program(const std::string& path) {
   try {
     std::string content =
         changed != changed_.end() ? changed->second : read_text(path, std::size_t{256} << 20);
+    if (changed == changed_.end() && is_cuda_source(path))
+      content = ptx_of_source(path, content, options_.architecture);
     return *programs_.emplace(path, std::make_unique<Program>(path, std::move(content))).first->second;
   } catch (const em::MissingLibrary& error) {
     throw Error(ErrorCode::environment, fmt::format("{}: {}", path, error.what()));

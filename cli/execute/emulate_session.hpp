@@ -15,6 +15,7 @@
 namespace kiln::cli {
 
 struct EmulateOptions {
+  std::string architecture;  ///< of CUDA C++ that is compiled first: "sm_80", ...; empty: sm_90a
   std::string file, kernel, grid = "1,1,1", block = "1,1,1", cluster = "1,1,1", policy = "eager";
   std::uint32_t shared = 0, sms = 0;
   bool findings = true;

@@ -48,6 +48,36 @@ DONE:
 
 }  // namespace
 
+TEST_CASE("emulate compiles CUDA C++ first") {
+  std::ofstream(scratch() + "twice.cu")
+      << R"(extern "C" __global__ void twice(const float* x, float* y, int n) {
+  int i = blockIdx.x * blockDim.x + threadIdx.x;
+  if (i < n) y[i] = 2 * x[i];
+}
+)";
+  std::vector<float> x(100, 1.5F);
+  kiln::write_npy(scratch() + "ones.npy", kiln::npy_from_floats({100}, x));
+  const std::string base =
+      "emulate twice.cu --grid 2 --block 64 --arg in:ones.npy --arg 'out:f32[100]:twice.npy' ";
+  for (const char* architecture : {"", "--arch sm_80 ", "--arch sm_100 "}) {
+    const auto result = run_kiln(base + architecture + "--arg u32:100 --json");
+    REQUIRE_MESSAGE(result.status == 0, result.err);
+    CHECK(kiln::to_floats(kiln::read_npy(scratch() + "twice.npy"))[99] == 3.0F);
+  }
+  // A finding is on the line of the source.
+  const auto beyond = run_kiln(base + "--arg u32:128");
+  CHECK(beyond.status == 1);
+  CHECK_MESSAGE(beyond.out.find("twice.cu:3") != std::string::npos, beyond.out);
+  CHECK(run_kiln("emulate twice.cu --block 64 --mutate --kinds bound-off-by-one --arg in:ones.npy --arg "
+                 "'zeros:f32[100]:z.npy' --arg u32:64")
+            .status != 2);
+
+  std::ofstream(scratch() + "wrong.cu") << "extern \"C\" __global__ void wrong() { nothing(); }\n";
+  const auto refused = run_kiln("emulate wrong.cu");
+  CHECK(refused.status == 1);
+  CHECK_MESSAGE(refused.err.find("nothing") != std::string::npos, refused.err);
+}
+
 TEST_CASE("emulate runs any kernel on arrays") {
   std::ofstream(scratch() + "scale.ptx") << kScale;
   std::vector<float> x(100);
