@@ -35,7 +35,7 @@ struct Options {
   int ranks = 2;
   bool quick = false, decode = false, drill = false, emulated = false;
   std::string nccl;
-  std::vector<std::int64_t> lengths{131072, 262144, 524288, 1048576};
+  std::vector<std::int64_t> lengths;  ///< empty: 128k to 1M
   std::int64_t heads_q = 8, heads_kv = 2, depth = 128;
   const char* target() const { return emulated ? "sm_80" : "sm_90a"; }
 };
@@ -577,9 +577,10 @@ void work(Rank rank) {
   const Options& o = rank.options;
   if (o.drill) return drill(rank, o.emulated ? 256 : 65536);
   if (!o.decode) check_prefill(rank, o.emulated ? 200 : 16384);
-  const std::vector<std::int64_t> lengths = o.emulated ? std::vector<std::int64_t>{256}
-                                            : o.quick  ? std::vector<std::int64_t>{131072}
-                                                       : o.lengths;
+  std::vector<std::int64_t> lengths = o.lengths;
+  if (lengths.empty()) lengths = {131072, 262144, 524288, 1048576};
+  if (o.quick && o.lengths.empty()) lengths = {131072};
+  if (o.emulated) lengths = {256};
   for (const DecodeCase& step : decode_cases(o)) time_decode(rank, step);
   if (o.decode) return;
   for (const std::int64_t length : lengths) time_prefill(rank, length);
@@ -660,7 +661,7 @@ int main(int argc, char** argv) {
   Options options;
   CLI::App app("Context parallel prefill and decode against one GPU");
   app.add_option("--ranks", options.ranks, "GPUs, a process each")->check(CLI::Range(1, 64));
-  app.add_flag("--quick", options.quick, "one length");
+  app.add_flag("--quick", options.quick, "one length, unless --lengths names them");
   app.add_option("--lengths", options.lengths, "of prefill; default 128k to 1M")->delimiter(',');
   app.add_flag("--decode", options.decode, "decode alone");
   app.add_flag("--drill", options.drill, "kill the last rank in the middle, and see what the others get");

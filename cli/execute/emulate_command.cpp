@@ -104,9 +104,10 @@ void add_mutants(CLI::App& command, MutantOptions& options) {
 
 void add_program_options(CLI::App& command, ProgramOptions& program) {
   command.add_option("--gpu", program.gpu, "Which GPU a program sees: " + gpu_names() + " (default: H200)");
-  command.add_option("--arch", program.arch,
-                     "The same by architecture: sm_75, sm_80, sm_86, sm_89, sm_90, sm_100; also what a .cu file is "
-                     "compiled for");
+  command.add_option(
+      "--arch", program.arch,
+      "The same by architecture: sm_75, sm_80, sm_86, sm_89, sm_90, sm_100; also what a .cu file is "
+      "compiled for");
   command.add_option("--error-exitcode", program.error_status, "Exit status of a program with findings (1)")
       ->check(CLI::Range(0, 255));
 }
@@ -115,9 +116,10 @@ void add_program_options(CLI::App& command, ProgramOptions& program) {
 
 Action add_emulate(CLI::App& command, Common& common) {
   auto options = std::make_shared<CommandOptions>();
-  command.add_option("FILE", options->file,
-                     "PTX text, CUDA C++ (.cu, compiled with NVRTC first), an AMD code object or assembly text, or a "
-                     "launch file (.json)");
+  command.add_option(
+      "FILE", options->file,
+      "PTX text, CUDA C++ (.cu, compiled with NVRTC first), an AMD code object or assembly text, or a "
+      "launch file (.json)");
   command.add_option("--kernel", options->kernel, "Kernel to run; may be left out when there is only one");
   command.add_option("--grid", options->grid, "Blocks: x,y,z")->expected(1);
   command.add_option("--block", options->block, "Threads of a block: x,y,z")->expected(1);
