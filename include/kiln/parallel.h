@@ -76,9 +76,10 @@ kiln_status kiln_context_decode_create_for(kiln_rank* rank, const char* config_j
 void kiln_context_decode_destroy(kiln_context_decode* decode);
 kiln_status kiln_context_decode_launch(kiln_context_decode* decode, const kiln_attention_args* args,
                                        uint64_t stream);
-/* The same where keys are elsewhere, of windows, ALiBi and several queries a sequence under a causal mask. `query_ends`: i32 [batch], the length
- * of each whole sequence less the position of this rank's first key in it; NULL, on all ranks: their keys follow one
- * another in the order of ranks, as the launch above has it. */
+/* The same where keys are elsewhere, of windows, ALiBi and several queries a sequence under a causal mask.
+ * `query_ends`: i32 [batch], the length of each whole sequence less the position of this rank's first key
+ * in it; NULL, on all ranks: their keys follow one another in the order of ranks, as the launch above has
+ * it. */
 kiln_status kiln_context_decode_launch_at(kiln_context_decode* decode, const kiln_attention_args* args,
                                           const DLTensor* query_ends, uint64_t stream);
 
