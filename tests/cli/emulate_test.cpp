@@ -371,9 +371,9 @@ TEST_CASE("text that is no PTX is refused with its line") {
 }
 
 TEST_CASE("what is no program is refused with what it should have been") {
-  std::ofstream(scratch() + "scale.cu")
+  std::ofstream(scratch() + "scale.cpp")
       << "struct Parameters { int n; };\n__global__ void scale(Parameters p) {}\n";
-  const auto result = run_kiln("emulate scale.cu");
+  const auto result = run_kiln("emulate scale.cpp");
   CHECK(result.status == 2);
   CHECK(is_one_line(result.err));
   CHECK(result.err.find("ends in .cu") != std::string::npos);
