@@ -120,7 +120,7 @@ void WidenedTiles::emit_widen(Writer& w, const Tensor& of) const {
 std::string WidenedTiles::line_offset(int i, int pitch, const std::function<std::string(int)>& offset) const {
   const int lines = kThreads / threads_of_row();
   const int panel = lines * i / p_.BN, row = lines * i % p_.BN;
-  const std::string here = fmt::format("{} + {}", row * pitch, offset(panel));
+  std::string here = fmt::format("{} + {}", row * pitch, offset(panel));
   if (row + lines <= p_.BN) return here;
   return fmt::format("(line < {} ? {} : {} + {})", p_.BN - row, here, (row - p_.BN) * pitch,
                      offset(panel + 1));

@@ -42,8 +42,8 @@ class StagedRows : public Output {
     prelude.use("tma_store"), prelude.use("stmatrix");
     parts_.items->use_row_stores(prelude);
   }
-  void add_map(std::vector<KernelParam>& params, KernelParam map) const override {
-    params.push_back(std::move(map));
+  void add_map(std::vector<KernelParam>& params, const KernelParam& map) const override {
+    params.push_back(map);
   }
   bool by_address() const override { return parts_.items->stores_rows(); }
   void emit_addresses(Writer& w) const override {

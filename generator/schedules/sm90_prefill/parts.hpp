@@ -245,7 +245,7 @@ class Output : public Part {
  public:
   using Part::Part;
   virtual void use(Prelude&) const {}
-  virtual void add_map(std::vector<KernelParam>&, KernelParam) const {}
+  virtual void add_map(std::vector<KernelParam>&, const KernelParam&) const {}
   /// Whether rows are written by address.
   virtual bool by_address() const = 0;
   virtual void emit_prefetch_map(Writer& w) const { w.line("prefetch_tensor_map(&o_map);"); }
