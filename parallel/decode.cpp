@@ -12,24 +12,23 @@
 namespace kiln {
 namespace {
 
-[[noreturn]] void refuse(const std::string& what) {
-  throw Error(ErrorCode::bad_input, "context parallel decode: " + what);
-}
+using parallel::refuse_decode;
 
 MaskConfig::Kind mask_of(const Config& user) {
   return user.mask ? user.mask->kind : MaskConfig::Kind::none;
 }
 
 void check_config(const Config& user) {
-  if (user.operation != Operation::decode) refuse("the config is no decode config");
+  if (user.operation != Operation::decode) refuse_decode("the config is no decode config");
   if (!user.operand || user.operand->kind == OperandKind::contiguous)
-    refuse("operands are ragged, paged or continuous, whose log-sum-exps are [heads, rows]");
+    refuse_decode("operands are ragged, paged or continuous, whose log-sum-exps are [heads, rows]");
   if (mask_of(user) == MaskConfig::Kind::custom)
-    refuse("the bits of a custom mask do not split over caches; causal masks and windows do");
+    refuse_decode("the bits of a custom mask do not split over caches; causal masks and windows do");
   if (user.mask && user.mask->left_padding)
-    refuse("left padding does not split over caches: leave keys that are none out of them");
+    refuse_decode("left padding does not split over caches: leave keys that are none out of them");
   if (user.score_mod && user.score_mod->kind == ScoreMod::Kind::expr)
-    refuse("a score expression counts the rows and keys of a part; softcap and ALiBi split over caches");
+    refuse_decode(
+        "a score expression counts the rows and keys of a part; softcap and ALiBi split over caches");
 }
 
 bool has_alibi(const Config& user) {
@@ -107,24 +106,24 @@ void ContextDecode::Impl::check(const AttentionArgs& args) const {
   const std::int64_t given = args.q.shape.size() == 3 ? args.q.shape[0] : 0;
   const std::int64_t rows = has_queries() ? given * ranks() : given;
   if (args.q.shape.size() != 3 || args.q.shape[1] != shape.heads_q || rows > shape.rows)
-    refuse(fmt::format("q is [rows, {}, depth] with at most {} rows{}", shape.heads_q, shape.rows,
-                       has_queries() ? " of all ranks" : ""));
+    refuse_decode(fmt::format("q is [rows, {}, depth] with at most {} rows{}", shape.heads_q, shape.rows,
+                              has_queries() ? " of all ranks" : ""));
   if (args.query_ends && !placed)
-    refuse("query_ends was given; without a mask or ALiBi every query sees every key");
+    refuse_decode("query_ends was given; without a mask or ALiBi every query sees every key");
   if (has_queries() && args.q.strides != Tensor::dense(0, args.q.dtype, args.q.shape).strides)
-    refuse("q is dense, to be collected");
+    refuse_decode("q is dense, to be collected");
   const Tensor dense = Tensor::dense(args.o.address, out, {given, own_heads(), shape.ov_depth});
   if (args.o.shape != dense.shape || args.o.strides != dense.strides || args.o.dtype != out)
-    refuse(fmt::format("o is a dense {} tensor [{}, {}, {}]", to_string(out), given, own_heads(),
-                       shape.ov_depth));
-  if (args.lse && merging == nullptr) refuse("the way spread gives no lse; gather and automatic do");
+    refuse_decode(fmt::format("o is a dense {} tensor [{}, {}, {}]", to_string(out), given, own_heads(),
+                              shape.ov_depth));
+  if (args.lse && merging == nullptr) refuse_decode("the way spread gives no lse; gather and automatic do");
   const auto heads = std::vector<std::int64_t>{shape.heads_q};
   if (has_sink != args.sink.has_value())
-    refuse(has_sink ? "the config has a sink, and none was given"
-                    : "a sink was given, and the config has none");
+    refuse_decode(has_sink ? "the config has a sink, and none was given"
+                           : "a sink was given, and the config has none");
   if (args.sink &&
       (args.sink->shape != heads || args.sink->dtype != DType::f32 || args.sink->strides[0] != 1))
-    refuse(fmt::format("sink is a dense f32 tensor [{}]", shape.heads_q));
+    refuse_decode(fmt::format("sink is a dense f32 tensor [{}]", shape.heads_q));
 }
 
 /// Queries of all ranks, this rank's among them.
@@ -145,11 +144,11 @@ ContextDecode::ContextDecode(Runtime& runtime, const Config& config, std::shared
                              std::int64_t heads_q, std::int64_t max_rows, const ContextDecodeOptions& options)
     : impl_(std::make_unique<Impl>()) {
   check_config(config);
-  if (heads_q < 1 || max_rows < 1) refuse("heads_q and max_rows are at least 1");
+  if (heads_q < 1 || max_rows < 1) refuse_decode("heads_q and max_rows are at least 1");
   if (options.result == DecodeResult::heads && heads_q % transport->size() != 0)
-    refuse(fmt::format("{} heads do not go evenly to {} ranks", heads_q, transport->size()));
+    refuse_decode(fmt::format("{} heads do not go evenly to {} ranks", heads_q, transport->size()));
   if (options.result != DecodeResult::all && options.way != DecodeWay::automatic)
-    refuse("a way is for the result of all ranks; that of heads or queries has one of its own");
+    refuse_decode("a way is for the result of all ranks; that of heads or queries has one of its own");
   Impl& d = *impl_;
   d.options = options;
   d.out = *with_shared_defaults(config).out_dtype, d.shape.out_bytes = static_cast<int>(size_of(d.out));

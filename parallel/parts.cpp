@@ -20,6 +20,10 @@ void Transport::collect(std::uint64_t blocks, std::size_t bytes, std::uint64_t s
 
 namespace kiln::parallel {
 
+void refuse_decode(const std::string& what) {
+  throw Error(ErrorCode::bad_input, "context parallel decode: " + what);
+}
+
 void launch(Kernel& kernel, const AttentionArgs& args, const LaunchOptions& options) {
   const auto report = kernel.launch(args, options);
   if (!report || (report->findings.empty() && report->completed)) return;

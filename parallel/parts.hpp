@@ -16,6 +16,9 @@ constexpr std::int64_t part_floats(std::int64_t rows, std::int64_t heads, std::i
   return rows * heads * ov_depth + align_up(rows * heads, 4);
 }
 
+/// Throws Error (bad_input): what decode of a group does not take.
+[[noreturn]] void refuse_decode(const std::string& what);
+
 /// Kernel::launch; findings of the emulated device are an Error (device).
 void launch(Kernel& kernel, const AttentionArgs& args, const LaunchOptions& options);
 

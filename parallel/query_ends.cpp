@@ -1,7 +1,5 @@
 #include "parallel/query_ends.hpp"
 
-#include <kiln/error.hpp>
-
 #include <fmt/format.h>
 
 #include "generator/emit/part_ends.hpp"
@@ -15,10 +13,6 @@ constexpr std::int64_t kNumber = sizeof(std::int32_t);
 /// Numbers of one rank: one more than sequences, up to 16 bytes.
 constexpr std::int64_t numbers_of(std::int64_t sequences) {
   return align_up(sequences + 1, 4);
-}
-
-[[noreturn]] void refuse(const std::string& what) {
-  throw Error(ErrorCode::bad_input, "context parallel decode: " + what);
 }
 
 }  // namespace
@@ -37,10 +31,11 @@ QueryEnds::QueryEnds(Runtime& runtime, const Config& config, std::shared_ptr<Tra
 Tensor QueryEnds::find(const AttentionArgs& args, std::uint64_t stream) {
   const std::optional<Tensor>& lengths = starts_ ? args.cu_seqlens_k : args.seqlens_k;
   if (!lengths || lengths->shape.size() != 1 || lengths->dtype != DType::i32)
-    refuse(starts_ ? "cu_seqlens_k is i32 [batch + 1]" : "seqlens_k is i32 [batch]");
+    refuse_decode(starts_ ? "cu_seqlens_k is i32 [batch + 1]" : "seqlens_k is i32 [batch]");
   const std::int64_t batch = lengths->shape[0] - (starts_ ? 1 : 0), distance = numbers_of(batch);
   if (batch < 1 || batch > most_sequences_)
-    refuse(fmt::format("{} sequences; 1 to max_rows, {}, can be without query_ends", batch, most_sequences_));
+    refuse_decode(
+        fmt::format("{} sequences; 1 to max_rows, {}, can be without query_ends", batch, most_sequences_));
   const auto at = [&](int rank) {
     return tables_.address() + static_cast<std::uint64_t>(rank * distance * kNumber);
   };

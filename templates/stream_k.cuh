@@ -11,7 +11,7 @@ struct Problem {
 struct Sequence {
   int q_start, seqlen_q, k_start, seqlen_k;
 //@ if positions
-  int aligned_rows;            // row i stands at key position i + seqlen_k - aligned_rows
+  int aligned_rows;            // row i has key position i + seqlen_k - aligned_rows
 //@ end
   int first_tile, num_tiles;
 };

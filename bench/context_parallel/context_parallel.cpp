@@ -533,8 +533,8 @@ void time_decode(Rank& rank, const DecodeCase& step) {
   const DecodeEstimate model = estimate_decode(shape, ranks, costs);
   if (rank.first())
     std::printf(
-        "decode %ld x %ld, %ld queries, window %ld (%.1f GB): one %.1f us (%.2f TB/s), %d ranks %.1f us, speed-up %.3f, model %.1f us; as a "
-        "graph %.1f us, without the exchange %.1f us\n",
+        "decode %ld x %ld, %ld queries, window %ld (%.1f GB): one %.1f us (%.2f TB/s), %d ranks %.1f us, speed-up "
+        "%.3f, model %.1f us; as a graph %.1f us, without the exchange %.1f us\n",
         static_cast<long>(batch), static_cast<long>(keys), static_cast<long>(queries),
         static_cast<long>(window), shape.cache_bytes / 1e9, alone_s * 1e6, costs.memory_bytes_per_us / 1e6,
         ranks, shared_s * 1e6, alone_s / shared_s, std::min(model.gather_us, model.spread_us), graph_s * 1e6,

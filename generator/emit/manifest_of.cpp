@@ -8,13 +8,31 @@
 
 namespace kiln {
 
-Manifest manifest_of(const Config& c, const std::string& prefix) {
+namespace {
+
+Manifest named(const Config& c, const std::string& name) {
   Manifest m;
-  m.name = prefix + config_name(c);
-  m.entry = entry_name(m.name);
+  m.name = name;
+  m.entry = entry_name(name);
   m.target = std::string(to_string(c.target));
   m.config_json = to_json(c, -1);
   m.operation = c.operation;
+  return m;
+}
+
+}  // namespace
+
+Manifest manifest_of_rows(const Config& c, const std::string& name, int threads, int rows) {
+  Manifest m = named(c, name);
+  m.num_threads = threads;
+  m.grid = {GridRule::Kind::tiles, rows, 1, 0};
+  m.operand = OperandKind::contiguous;
+  m.scale = 1;
+  return m;
+}
+
+Manifest manifest_of(const Config& c, const std::string& prefix) {
+  Manifest m = named(c, prefix + config_name(c));
   m.operand = c.operand->kind;
   m.page_size = page_rows(*c.operand);
   m.quantization = c.operand->quantization;

@@ -12,4 +12,8 @@ namespace kiln {
 /// that goes with the config's own.
 Manifest manifest_of(const Config& resolved, const std::string& prefix = "");
 
+/// Of a kernel over the rows of results, `rows` of all sequences a block: name, entry, target, config, operation, threads,
+/// grid; operand contiguous, scale 1. Parameters, types and depths are the emitter's to add.
+Manifest manifest_of_rows(const Config& resolved, const std::string& name, int threads, int rows);
+
 }  // namespace kiln

@@ -5,6 +5,7 @@
 #include "generator/config/defaults.hpp"
 #include "generator/emit/finish.hpp"
 #include "generator/emit/head.hpp"
+#include "generator/emit/manifest_of.hpp"
 #include "generator/emit/output_elements.hpp"
 #include "generator/emit/parameters.hpp"
 #include "generator/emit/prelude.hpp"
@@ -35,23 +36,14 @@ void refuse_what_is_missing(const Config& c, int parts) {
 
 Manifest manifest(const Config& c) {
   using Kind = KernelParam::Kind;
-  Manifest m;
-  m.name = "merge_" + config_name(c);
-  m.entry = entry_name(m.name);
-  m.target = std::string(to_string(c.target));
-  m.config_json = to_json(c, -1);
-  m.num_threads = kThreads;
-  m.grid = {GridRule::Kind::tiles, kRows, 1, 0};
+  Manifest m = manifest_of_rows(c, "merge_" + config_name(c), kThreads, kRows);
   m.params = {
       {Kind::pointer, "q", {}},         {Kind::pointer, "o", {}},        {Kind::pointer, "lse", {}},
       {Kind::i32, "seqlen_q", {}},      {Kind::i32, "heads_q", {}},      {Kind::i64, "q_stride_seq", {}},
       {Kind::i64, "q_stride_head", {}}, {Kind::i64, "o_stride_seq", {}}, {Kind::i64, "o_stride_head", {}}};
-  m.operation = c.operation;
-  m.operand = OperandKind::contiguous;  // rows of all sequences as one
   m.dtype = m.kv_dtype = m.out_dtype = *c.out_dtype;
   m.depth = m.ov_depth = *c.ov_depth;
   m.writes_lse = true;
-  m.scale = 1;
   if (overlaps(c)) m.expectations.push_back({"griddepcontrol.wait", 1});
   return m;
 }

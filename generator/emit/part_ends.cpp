@@ -3,6 +3,7 @@
 #include "generator/config/defaults.hpp"
 #include "generator/emit/finish.hpp"
 #include "generator/emit/head.hpp"
+#include "generator/emit/manifest_of.hpp"
 #include "generator/emit/prelude.hpp"
 #include "generator/emit/writer.hpp"
 #include "generator/operands/operand_form.hpp"
@@ -15,23 +16,14 @@ constexpr int kThreads = 128;
 
 Manifest manifest(const Config& c, const std::string& name) {
   using Kind = KernelParam::Kind;
-  Manifest m;
-  m.name = "part_ends_" + name;
-  m.entry = entry_name(m.name);
-  m.target = std::string(to_string(c.target));
-  m.config_json = to_json(c, -1);
-  m.num_threads = kThreads;
-  m.grid = {GridRule::Kind::tiles, kThreads, 1, 0};
+  Manifest m = manifest_of_rows(c, "part_ends_" + name, kThreads, kThreads);
   m.params = {{Kind::pointer, "q", {}},
               {Kind::pointer, "o", {}},
               {Kind::i32, "seqlen_q", {}},
               {Kind::i64, "q_stride_seq", {}},
               {Kind::i64, "k_stride_head", {}}};
-  m.operation = c.operation;
-  m.operand = OperandKind::contiguous;
   m.dtype = m.kv_dtype = m.out_dtype = DType::f32;
   m.depth = m.ov_depth = 4;
-  m.scale = 1;
   return m;
 }
 
@@ -47,7 +39,7 @@ KernelSource make_part_ends_kernel(const Config& user) {
   Writer w;
   w.raw(prelude.lines());
   w.line("extern \"C\" __global__ {}void",
-         amd ? "__attribute__((amdgpu_flat_work_group_size(128, 128))) " : "");
+         amd ? fmt::format("__attribute__((amdgpu_flat_work_group_size({0}, {0}))) ", kThreads) : "");
   w.comment("lengths: those of this rank's keys, `distance` numbers before those of the next rank's");
   w.open("{}(const int* lengths, int* ends, int batch, long long distance, long long ranks)",
          source.manifest.entry);

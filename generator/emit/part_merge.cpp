@@ -7,6 +7,7 @@
 #include "generator/config/defaults.hpp"
 #include "generator/emit/finish.hpp"
 #include "generator/emit/head.hpp"
+#include "generator/emit/manifest_of.hpp"
 #include "generator/emit/output_elements.hpp"
 #include "generator/emit/parameters.hpp"
 #include "generator/emit/part_merge.hpp"
@@ -40,25 +41,18 @@ MergeShape shape_of(const Config& c, int parts) {
 
 Manifest manifest(const Config& c, const std::string& name, const MergeShape& shape, int parts, DType out) {
   using Kind = KernelParam::Kind;
-  Manifest m;
-  m.name = "merge" + std::to_string(parts) + (out == DType::f32 ? "_floats_" : "_") + name;
-  m.entry = entry_name(m.name);
-  m.target = std::string(to_string(c.target));
-  m.config_json = to_json(c, -1);
-  m.num_threads = shape.threads;
-  m.grid = {GridRule::Kind::tiles, shape.rows, 1, 0};
+  Manifest m =
+      manifest_of_rows(c, "merge" + std::to_string(parts) + (out == DType::f32 ? "_floats_" : "_") + name,
+                       shape.threads, shape.rows);
   m.params = {{Kind::pointer, "q", {}},
               {Kind::pointer, "o", {}},
               {Kind::pointer, "lse", {}},
               {Kind::i32, "seqlen_q", {}},
               {Kind::i32, "heads_q", {}}};
-  m.operation = c.operation;
-  m.operand = OperandKind::contiguous;  // rows of all sequences as one
   m.dtype = m.kv_dtype = DType::f32;
   m.out_dtype = out;
   m.depth = m.ov_depth = shape.ov_depth;
   m.writes_lse = true;
-  m.scale = 1;
   return m;
 }
 

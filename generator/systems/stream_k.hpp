@@ -73,11 +73,11 @@ class StreamK {
   /// Tiles of a cell, but of the last one: a sixteenth of those.
   static constexpr int kLeastCell = kDynamicFrom / 16;
   bool ragged_q() const { return operand_form(shape_.kind).ragged_q; }
-  /// Keys are a part of the sequence, and where its rows stand among them comes with the launch (`query_ends`). Items
+  /// Keys are a part of the sequence, and the position of its rows among them comes with the launch (`query_ends`). Items
   /// are split over their keys (not by_rows).
   void take_positions() { positions_ = true; }
   bool takes_positions() const { return positions_; }
-  /// Emitted, of the item `s`: row i stands at key position i + seqlen_k less this.
+  /// Emitted, of the item `s`: row i has key position i + seqlen_k less this.
   const char* aligned_rows() const { return positions_ ? "s.sequence.aligned_rows" : "s.sequence.seqlen_q"; }
   /// Members of the emitted `struct Problem`, which are kernel parameters of the same name and role, in
   /// order.

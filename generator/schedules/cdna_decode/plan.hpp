@@ -65,7 +65,7 @@ struct DecodePlan {
     context.seqlen_k = "keys";
     return context;
   }
-  /// Emitted: row i stands at key position i + keys less this.
+  /// Emitted: row i has key position i + keys less this.
   const char* aligned_rows() const { return stream->takes_positions() ? "aligned_rows" : "queries"; }
   /// Parameters of the kernel that scores are scaled by.
   std::vector<const char*> factors() const { return modifier->factors(); }

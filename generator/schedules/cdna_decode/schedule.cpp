@@ -1,4 +1,5 @@
 #include "generator/schedules/cdna_decode/schedule.hpp"
+#include "generator/schedules/common/parts.hpp"
 
 #include "generator/schedules/cdna_decode/plan.hpp"
 
@@ -35,11 +36,7 @@ class CdnaDecode final : public Schedule {
   }
   Resources resources() const override { return {plan_.smem_bytes, plan_.num_threads, plan_.max_registers}; }
   KernelSource emit() const override { return cdna::emit_decode(plan_); }
-  std::optional<KernelSource> emit_part() const override {
-    auto plan = plan_;
-    plan.stream->take_positions();
-    return cdna::emit_decode(plan);
-  }
+  std::optional<KernelSource> emit_part() const override { return cdna::emit_decode(for_part(plan_)); }
   bool guards_hidden_values() const override { return plan_.hidden.on(); }
   std::vector<layout::Proof> layout_proofs() const override {
     std::vector<layout::Proof> proofs = plan_.streaming ? plan_.k->proofs() : plan_.k_tile->proofs();

@@ -1,4 +1,5 @@
 #include "generator/schedules/cdna_prefill/schedule.hpp"
+#include "generator/schedules/common/parts.hpp"
 
 #include "generator/config/masks.hpp"
 #include "generator/config/rules.hpp"
@@ -35,11 +36,7 @@ class CdnaPrefill final : public Schedule {
   Resources resources() const override { return {plan_.smem_bytes, plan_.num_threads, plan_.max_registers}; }
   Timeline timeline() const override { return cdna::prefill_timeline(plan_); }
   KernelSource emit() const override { return cdna::emit_prefill(plan_); }
-  std::optional<KernelSource> emit_part() const override {
-    auto plan = plan_;
-    plan.part = true;
-    return cdna::emit_prefill(plan);
-  }
+  std::optional<KernelSource> emit_part() const override { return cdna::emit_prefill(for_part(plan_)); }
   bool guards_hidden_values() const override { return plan_.hidden.on(); }
   std::vector<layout::Proof> layout_proofs() const override {
     std::vector<layout::Proof> proofs = plan_.k->proofs();

@@ -4,8 +4,19 @@
 
 namespace kiln {
 
-/// Of the sequence `batch`: row i stands at key position i + seqlen_k - aligned_rows.
+/// Of the sequence `batch`: row i has key position i + seqlen_k - aligned_rows.
 inline constexpr const char* kAlignedRows =
     "const int aligned_rows = seqlen_k - seqlens_k[batch] + seqlen_q;  // row i is at key i + seqlen_k - aligned_rows";
+
+/// The plan of prefill or decode for a kernel whose keys are a part.
+template <class Plan>
+Plan for_part(Plan plan) {
+  if constexpr (requires { plan.part = true; }) {
+    plan.part = true;
+  } else {
+    plan.stream->take_positions();
+  }
+  return plan;
+}
 
 }  // namespace kiln

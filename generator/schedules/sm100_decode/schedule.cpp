@@ -1,4 +1,5 @@
 #include "generator/schedules/sm100_decode/schedule.hpp"
+#include "generator/schedules/common/parts.hpp"
 
 #include "generator/schedules/sm100_decode/plan.hpp"
 
@@ -34,11 +35,7 @@ class Sm100Decode final : public Schedule {
     return proofs;
   }
   KernelSource emit() const override { return sm100::emit_decode(plan_); }
-  std::optional<KernelSource> emit_part() const override {
-    auto plan = plan_;
-    plan.stream->take_positions();
-    return sm100::emit_decode(plan);
-  }
+  std::optional<KernelSource> emit_part() const override { return sm100::emit_decode(for_part(plan_)); }
 
  private:
   sm100::DecodePlan plan_;

@@ -1,4 +1,5 @@
 #include "generator/schedules/sm80_decode/schedule.hpp"
+#include "generator/schedules/common/parts.hpp"
 
 #include "generator/schedules/sm80_decode/plan.hpp"
 #include "generator/schedules/sm80_decode/wide.hpp"
@@ -22,11 +23,7 @@ class Sm80Decode final : public Schedule {
   }
   Resources resources() const override { return plan_.resources(); }
   KernelSource emit() const override { return sm80::emit_decode(plan_); }
-  std::optional<KernelSource> emit_part() const override {
-    auto plan = plan_;
-    plan.stream->take_positions();
-    return sm80::emit_decode(plan);
-  }
+  std::optional<KernelSource> emit_part() const override { return sm80::emit_decode(for_part(plan_)); }
   bool guards_hidden_values() const override { return plan_.hidden.on(); }
   std::vector<layout::Proof> layout_proofs() const override {
     std::vector<layout::Proof> proofs = plan_.k->proofs();
@@ -52,9 +49,7 @@ class Sm80Wide final : public Schedule {
   KernelSource emit() const override { return sm80::emit_wide(plan_); }
   std::optional<KernelSource> emit_part() const override {
     if (plan_.stream->by_rows()) return std::nullopt;
-    auto plan = plan_;
-    plan.stream->take_positions();
-    return sm80::emit_wide(plan);
+    return sm80::emit_wide(for_part(plan_));
   }
   bool guards_hidden_values() const override { return plan_.hidden.on(); }
   std::vector<layout::Proof> layout_proofs() const override {

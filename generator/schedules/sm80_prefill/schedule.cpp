@@ -1,4 +1,5 @@
 #include "generator/schedules/sm80_prefill/schedule.hpp"
+#include "generator/schedules/common/parts.hpp"
 
 #include "generator/layout/mma_sync.hpp"
 #include "generator/schedules/common/meaning.hpp"
@@ -29,11 +30,7 @@ class Sm80Prefill final : public Schedule {
     return sequential_timeline(model);
   }
   KernelSource emit() const override { return sm80::emit_prefill(plan_); }
-  std::optional<KernelSource> emit_part() const override {
-    auto plan = plan_;
-    plan.part = true;
-    return sm80::emit_prefill(plan);
-  }
+  std::optional<KernelSource> emit_part() const override { return sm80::emit_prefill(for_part(plan_)); }
   bool guards_hidden_values() const override { return plan_.hidden.on(); }
   std::vector<layout::Proof> layout_proofs() const override {
     std::vector<layout::Proof> proofs = plan_.q->proofs();

@@ -1,4 +1,5 @@
 #include "generator/schedules/sm90_decode/schedule.hpp"
+#include "generator/schedules/common/parts.hpp"
 
 #include <kiln/cascade_kernels.hpp>
 #include <kiln/error.hpp>
@@ -54,9 +55,7 @@ class Sm90Decode final : public Schedule {
   KernelSource emit() const override { return sm90::emit_decode(plan_); }
   std::optional<KernelSource> emit_part() const override {
     if (plan_.stream->by_rows()) return std::nullopt;
-    auto plan = plan_;
-    plan.stream->take_positions();
-    return sm90::emit_decode(plan);
+    return sm90::emit_decode(for_part(plan_));
   }
 
  private:

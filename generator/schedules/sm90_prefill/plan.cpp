@@ -281,12 +281,8 @@ class Planner {
   /// Every tile of queries has keys of its own, so blocks take them from a counter.
   bool own_tiles() const { return p_.mask->bounded_above() || p_.ragged; }
 
-  /// What becomes of scores, and the blocks of a cluster: they walk the same KV tiles in step, so their query
-  /// tiles must see the same keys.
-  bool choose_cluster() {
-    p_.cluster = c_.cluster.value_or(1);
-    p_.mask.emplace(*c_.mask, mma_score_layout(p_.BN / 2));
-    p_.modifier.emplace(*c_.score_mod, mma_score_layout(p_.BN / 2));
+  /// Whether rows that V of hidden keys reached are repaired, and in line or in a function.
+  void choose_hidden() {
     // O of more columns leaves no registers for a second way, and the depth and bytes none for one in line.
     const bool bytes = p_.narrow || p_.fp8;
     const bool table = operand_form(c_.operand->kind).table();
@@ -300,6 +296,15 @@ class Planner {
                                  : p_.mask->bounded_below() || (deep && *c_.sink));
     if (!crowded && !wide) p_.hidden = HiddenValues::of(c_, pack_name(*c_.out_dtype));
     if (bytes || p_.depth > 128) p_.hidden.set_apart();
+  }
+
+  /// What becomes of scores, and the blocks of a cluster: they walk the same KV tiles in step, so their query
+  /// tiles must see the same keys.
+  bool choose_cluster() {
+    p_.cluster = c_.cluster.value_or(1);
+    p_.mask.emplace(*c_.mask, mma_score_layout(p_.BN / 2));
+    p_.modifier.emplace(*c_.score_mod, mma_score_layout(p_.BN / 2));
+    choose_hidden();
     p_.dynamic = own_tiles();
     const bool alone = own_tiles() || p_.converts();
     if (p_.cluster == 1 || (p_.cluster == 2 && !alone)) return true;

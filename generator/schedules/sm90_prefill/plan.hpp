@@ -155,13 +155,13 @@ struct PrefillPlan {
   /// The first of a warp's 16 rows in the block, as it is read there. Beside O of more than 128 columns the numbers of
   /// warp and warpgroup have no registers to wait in (bench/NOTES.md 157): from the thread's number again.
   std::string late_row() const {
-    return crowded() ? "16 * ((int)(threadIdx.x / 32) - 4)" : "64 * consumer + 16 * warp";
+    return short_of_registers() ? "16 * ((int)(threadIdx.x / 32) - 4)" : "64 * consumer + 16 * warp";
   }
   /// The KV head, likewise.
   std::string late_kv_head() const {
-    return crowded() ? fmt::format("{} / (heads_q / heads_kv)", late("head")) : "work.kv_head";
+    return short_of_registers() ? fmt::format("{} / (heads_q / heads_kv)", late("head")) : "work.kv_head";
   }
-  bool crowded() const { return ov_depth > 128 && !converts() && hidden.on(); }
+  bool short_of_registers() const { return ov_depth > 128 && !converts() && hidden.on(); }
   /// KV tiles of one head that stay in the L2 cache while a section of the batch is read.
   int section_tiles() const {
     constexpr int kSectionBytes = 32 << 20;

@@ -1,4 +1,5 @@
 #include "generator/schedules/sm90_prefill/schedule.hpp"
+#include "generator/schedules/common/parts.hpp"
 
 #include "generator/schedules/common/meaning.hpp"
 #include "generator/schedules/common/prefill_timeline.hpp"
@@ -40,11 +41,7 @@ class Sm90Prefill final : public Schedule {
     return overlapped_timeline(model);
   }
   KernelSource emit() const override { return sm90::emit_prefill(plan_); }
-  std::optional<KernelSource> emit_part() const override {
-    auto plan = plan_;
-    plan.part = true;
-    return sm90::emit_prefill(plan);
-  }
+  std::optional<KernelSource> emit_part() const override { return sm90::emit_prefill(for_part(plan_)); }
 
  private:
   sm90::PrefillPlan plan_;
