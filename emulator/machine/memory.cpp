@@ -22,12 +22,26 @@ void prefer_large_pages(std::uint8_t* begin, std::size_t bytes) {
   madvise(begin - into_page, bytes + into_page, MADV_HUGEPAGE);
 }
 
+#if defined(__SANITIZE_THREAD__)
+#define KILN_SANITIZED_THREADS 1
+#elif defined(__has_feature)
+#if __has_feature(thread_sanitizer)
+#define KILN_SANITIZED_THREADS 1
+#endif
+#endif
+#ifdef KILN_SANITIZED_THREADS
+/// The sanitizer asks for address 0 in place of one that is not a program's, and some hosts grant that.
+constexpr bool kMayChoose = false;
+#else
+constexpr bool kMayChoose = true;
+#endif
+
 /// At `address` if nothing else is there.
 std::uint8_t* reserve(std::size_t bytes, std::uint64_t address = 0) {
   constexpr int kFlags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE;
   constexpr int kAccess = PROT_READ | PROT_WRITE;
   void* p = MAP_FAILED;
-  if (address != 0)
+  if (kMayChoose && address != 0)
     p = mmap(reinterpret_cast<void*>(address), bytes, kAccess, kFlags | MAP_FIXED_NOREPLACE, -1, 0);
   if (p == MAP_FAILED) p = mmap(nullptr, bytes, kAccess, kFlags, -1, 0);
   return p == MAP_FAILED ? nullptr : static_cast<std::uint8_t*>(p);
