@@ -177,11 +177,14 @@ if (threadIdx.x == 0) {
 tcgen05_fence_before();
 __syncthreads();
 tcgen05_fence_after();
-const u32 tmem = *(volatile u32*)(smem_bytes + ${smem_tmem});  // columns: S0 P0 0, S1 P1 ${s1}, O0 ${o0}, O1 ${o1}
+// Columns of tensor memory: S0 P0 0, S1 P1 ${s1}, O0 ${o0}, O1 ${o1}. Each role reads where they begin: a register
+// for it through all roles is one that ptxas spills.
+const u32* const tmem_at = (const u32*)(smem_bytes + ${smem_tmem});
 
 if (warp < 8) {
   // ---- softmax: a row of a tile of queries a thread
   SETMAXNREG_INC(${softmax_registers});
+  const u32 tmem = *(volatile const u32*)tmem_at;
   const int tile = warp / 4;
   const u32 s_at = tmem + tile * ${BN} + ((u32)(warp % 4) << 21);  // this warp's 32 lanes of S, which P takes the place of
   const u32 factor_at = smem_factors + 4 * threadIdx.x;  // what the row of O is multiplied by
@@ -270,6 +273,7 @@ if (warp < 8) {
 } else if (warp < 12) {
   // ---- correction: O of both tiles follows the rows' maxima; at the end O / row sum leaves
   SETMAXNREG_DEC(${correction_registers});
+  const u32 tmem = *(volatile const u32*)tmem_at;
   const int quarter = warp % 4;
   const u32 o_lanes = tmem + ((u32)quarter << 21);
   const u32 factor_at = smem_factors + 4 * (threadIdx.x - 256);
@@ -365,6 +369,7 @@ if (warp < 8) {
 } else if (warp == 12) {
   // ---- products: one thread issues them all
   SETMAXNREG_DEC(${issue_registers});
+  const u32 tmem = *(volatile const u32*)tmem_at;
   if (elect_one()) {
     const u32 q_desc = (smem_q >> 4) | ${q_low};
     ${construct}

@@ -167,7 +167,11 @@ void read_window(const Json& value, Config& config, const ReadContext& context) 
       good = false;
     }
   }
-  if (good) config.mask = mask;
+  if (!good) return;
+  // A window without sides shows every key.
+  const bool any =
+      value.contains("left") || value.contains("right") || value.contains("chunk") || mask.left_padding;
+  config.mask = any ? mask : MaskConfig{};
 }
 
 constexpr std::string_view kMaskNames[] = {"none", "causal", "custom"};

@@ -66,6 +66,19 @@ Json sample(std::size_t i) {
 
 }  // namespace
 
+TEST_CASE("a window without sides shows every key") {
+  const auto mask = [](const std::string& window) {
+    const Config config = parse_config(
+        R"({"target": "sm_90a", "operation": "prefill", "dtype": "bf16", "depth": 64, "mask": {"window": )" +
+            window + "}}",
+        "test");
+    return config_to_dom(make_plan(config).resolved())["mask"].dump();
+  };
+  CHECK(mask("{}") == R"("none")");
+  CHECK(mask(R"({"left_padding": false})") == R"("none")");
+  CHECK(mask(R"({"left_padding": true})") == R"({"window":{"left_padding":true}})");
+}
+
 TEST_CASE("every key survives a round trip") {
   std::set<std::string> seen;
   for (std::size_t i = 0; i < std::size(kSamples); ++i) {

@@ -5,6 +5,7 @@
 #include <kiln/generator.hpp>
 #include <nlohmann/json.hpp>
 #include <regex>
+#include "generator/config/keys.hpp"
 #include "generator/schedules/schedule.hpp"
 
 using namespace kiln;
@@ -134,6 +135,16 @@ TEST_CASE("what sm90_prefill cannot do is refused at its key") {
   CHECK(refused_at(base({{"swizzle", "none"}}), "/swizzle", "V20"));
   CHECK(refused_at(base({{"cluster", 4}}), "/cluster", "sm90_prefill"));
   CHECK(refused_at(base({{"cluster", 2}, {"mask", "causal"}}), "/cluster", "sm90_prefill"));
+}
+
+TEST_CASE("few rows of a page are copied to whole 128 bytes, whether the swizzle is written or not") {
+  const Json config = base({{"depth", 112}, {"operand", {{"kind", "paged"}, {"page_size", 6}}}});
+  const Plan plan = plan_of(config);
+  CHECK(config_to_dom(plan.resolved())["swizzle"] == "128B");
+  CHECK(plan_of(config_to_dom(plan.resolved())).to_json() == plan.to_json());
+  // Whole tiles take the widest span that divides a row of 224 bytes.
+  CHECK(config_to_dom(plan_of(base({{"depth", 112}})).resolved())["swizzle"] == "32B");
+  CHECK(refused_at(base({{"depth", 112}, {"swizzle", "128B"}}), "/swizzle", "V20"));
 }
 
 TEST_CASE("warpgroups take turns only where there are two") {

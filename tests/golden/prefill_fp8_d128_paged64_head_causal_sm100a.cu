@@ -703,11 +703,14 @@ kiln_prefill_fp8_d128_paged64_head_causal_sm100a(const __grid_constant__ TensorM
   tcgen05_fence_before();
   __syncthreads();
   tcgen05_fence_after();
-  const u32 tmem = *(volatile u32*)(smem_bytes + 230768);  // columns: S0 P0 0, S1 P1 128, O0 256, O1 384
+  // Columns of tensor memory: S0 P0 0, S1 P1 128, O0 256, O1 384. Each role reads where they begin: a register
+  // for it through all roles is one that ptxas spills.
+  const u32* const tmem_at = (const u32*)(smem_bytes + 230768);
 
   if (warp < 8) {
     // ---- softmax: a row of a tile of queries a thread
     SETMAXNREG_INC(176);
+    const u32 tmem = *(volatile const u32*)tmem_at;
     const int tile = warp / 4;
     const u32 s_at = tmem + tile * 128 + ((u32)(warp % 4) << 21);  // this warp's 32 lanes of S, which P takes the place of
     const u32 factor_at = smem_factors + 4 * threadIdx.x;  // what the row of O is multiplied by
@@ -1066,6 +1069,7 @@ kiln_prefill_fp8_d128_paged64_head_causal_sm100a(const __grid_constant__ TensorM
   } else if (warp < 12) {
     // ---- correction: O of both tiles follows the rows' maxima; at the end O / row sum leaves
     SETMAXNREG_DEC(88);
+    const u32 tmem = *(volatile const u32*)tmem_at;
     const int quarter = warp % 4;
     const u32 o_lanes = tmem + ((u32)quarter << 21);
     const u32 factor_at = smem_factors + 4 * (threadIdx.x - 256);
@@ -1268,6 +1272,7 @@ kiln_prefill_fp8_d128_paged64_head_causal_sm100a(const __grid_constant__ TensorM
   } else if (warp == 12) {
     // ---- products: one thread issues them all
     SETMAXNREG_DEC(72);
+    const u32 tmem = *(volatile const u32*)tmem_at;
     if (elect_one()) {
       const u32 q_desc = (smem_q >> 4) | 0x10000u;
       const u32 k_desc = (smem_k >> 4) | 0x10000u;

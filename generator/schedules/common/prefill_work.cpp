@@ -65,9 +65,11 @@ void PrefillWork::emit(Writer& w) const {
   }
   w.line("work.kv_head = work.head / (heads_q / heads_kv);");
   if (mask->bounded_above()) {
-    w.comment("Key positions of the tile's first and last row, m + seqlen_k - {}, bound the keys it sees.",
-              part ? "aligned_rows" : "seqlen_q");
-    w.line("const int position = work.m_start + work.seqlen_k - {};", aligned_rows());
+    if (mask->by_place()) {
+      w.comment("Key positions of the tile's first and last row, m + seqlen_k - {}, bound the keys it sees.",
+                part ? "aligned_rows" : "seqlen_q");
+      w.line("const int position = work.m_start + work.seqlen_k - {};", aligned_rows());
+    }
     w.line("const int end_key = {};",
            mask->end_key(fmt::format("position + {}", BM - 1), "work.seqlen_k", "work.batch"));
     w.line("work.num_blocks = (max(end_key, 0) + {}) / {};", BN - 1, BN);

@@ -275,7 +275,8 @@ std::string top_of(const PrefillPlan& p) {
 void emit_clean_range(Writer& w, const PrefillPlan& p) {
   if (!p.mask->bounded_above()) return;
   w.comment("keys that all rows of this warp see");
-  w.line("const int position = work.m_start + 32 * warp + work.seqlen_k - work.seqlen_q;");
+  if (p.mask->by_place())
+    w.line("const int position = work.m_start + 32 * warp + work.seqlen_k - work.seqlen_q;");
   w.line("const int clean_end = {};", p.mask->end_key("position", "work.seqlen_k", "work.batch"));
   if (p.mask->bounded_below())
     w.line("const int clean_begin = {};", p.mask->first_key("position + 31", "work.batch"));
@@ -405,8 +406,7 @@ void add_roles(Holes& holes, const PrefillPlan& p) {
       {"lse_row", p.ragged ? "(long long)work.head * total_q + work.q_start + row"
                            : "((long long)work.batch * heads_q + work.head) * seqlen_q + row"}};
   for (const auto& [name, text] : texts) holes.text(name, text);
-  const bool rows =
-      p.results.lse() || p.mask->bounded_above() || p.mask->has_bits() || p.modifier->names_rows();
+  const bool rows = p.results.lse() || p.mask->by_place() || p.mask->has_bits() || p.modifier->names_rows();
   const std::pair<const char*, bool> conditions[] = {{"dynamic", p.dynamic()},
                                                      {"ragged", p.ragged},
                                                      {"table", p.operand->table()},

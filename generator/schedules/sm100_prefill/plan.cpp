@@ -77,25 +77,45 @@ FA4Config configure(const Config& c) {
   return config;
 }
 
-constexpr RoleRegisters kUsual{}, kShortRows{176, 96, 64}, kWindowed{184, 80, 64}, kCaptured{176, 88, 72},
-    kPages{176, 88, 72}, kFewScores{168, 88, 88};
-static_assert(kUsual.fit() && kShortRows.fit() && kWindowed.fit() && kCaptured.fit());
-static_assert(kPages.fit() && kFewScores.fit());
+constexpr RoleRegisters kUsual{}, kEven{176, 88, 72}, kCorrection{176, 96, 64}, kWindowed{184, 80, 64},
+    kFewScores{168, 88, 88}, kFewest{160, 104, 88};
+static_assert(kUsual.fit() && kEven.fit() && kCorrection.fit() && kWindowed.fit() && kFewScores.fit() &&
+              kFewest.fit());
 
-/// Found by compiling (ptxas 13.0): the loops of a window's tiles leave those who issue copies and products short
-/// where rows are long or O is short, and captured tensors those of full rows of one length. So does over pages the
-/// repair of rows that V of hidden keys reaches.
-RoleRegisters role_registers(const PrefillPlan& p, const Config& c) {
-  if (p.guards_pages()) {
-    const bool short_bytes = p.fp8 && p.depth < 128 && p.mask->bounded_below();
-    return c.score_mod->kind == ScoreMod::Kind::alibi || short_bytes ? kFewScores : kPages;
+/// Over pages, where rows that V of hidden keys reaches are computed again.
+RoleRegisters registers_over_pages(const PrefillPlan& p, const ScoreMod& score_mod) {
+  const bool below = p.mask->bounded_below();
+  if (!score_mod.tensors.empty()) return below && p.depth > 112 && !p.fp8 ? kFewest : kEven;
+  if (score_mod.kind == ScoreMod::Kind::alibi) {
+    if (!below || !p.fp8) return kFewScores;
+    return p.depth <= 32 ? kWindowed : kUsual;
   }
-  const bool long_rows = p.ragged && !p.fp8 && p.fa4.padded_qk > 128 && p.depth > 176;
-  const bool short_rows = !p.ragged && p.ov_depth <= 32;
-  if (p.mask->bounded_below() && short_rows && p.ov_depth <= 16) return kShortRows;
-  if (p.mask->bounded_below() && (long_rows || short_rows)) return kWindowed;
-  if (!c.score_mod->tensors.empty() && !p.ragged && !p.mask->bounded_above()) return kCaptured;
-  return kUsual;
+  const bool expression = score_mod.kind == ScoreMod::Kind::expr, narrow = p.fa4.BN <= 96;
+  if (below && (p.fp8 ? expression || p.depth < 128 : narrow && p.depth <= 64)) return kCorrection;
+  return expression || narrow ? kFewScores : kEven;
+}
+
+/// Windows and chunks, whose rows begin behind the first key.
+RoleRegisters registers_of_windows(const PrefillPlan& p) {
+  if (!p.ragged && p.ov_depth <= 32) return p.ov_depth <= 16 ? kCorrection : kWindowed;
+  if (p.fa4.padded_qk <= 128) return p.ragged ? kUsual : kCorrection;
+  return p.operand->table() && p.ov_depth > 176 && !p.fp8 ? kWindowed : kEven;
+}
+
+/// Found by compiling (ptxas 13.0): the bounds of a row's keys, and over pages the repair of rows that V of hidden keys
+/// reaches, leave those who issue copies and products short, or who correct O; so do captured tensors with full rows of
+/// one length. bench/NOTES.md, 159.
+RoleRegisters role_registers(const PrefillPlan& p, const Config& c) {
+  if (p.guards_pages()) return registers_over_pages(p, *c.score_mod);
+  const bool long_rows = p.fa4.padded_qk > 128, expression = c.score_mod->kind == ScoreMod::Kind::expr;
+  if (p.mask->bounded_above()) {
+    if (p.ragged && expression && !long_rows) return kCorrection;
+    if (p.mask->bounded_below()) return registers_of_windows(p);
+    if (long_rows && !p.fp8) return kEven;
+  } else if (!c.score_mod->tensors.empty() && !p.ragged) {
+    return kEven;
+  }
+  return expression && p.fp8 ? kEven : kUsual;
 }
 
 bool check_tiles(const PrefillPlan& p, const Config& c, const Refusals& refuse) {
@@ -156,11 +176,15 @@ void set_resolved(Config& c, const PrefillPlan& p, const std::array<int, 3>& sha
   c.shared_ring = p.fa4.shared_ring;
 }
 
-/// The largest share of exponentials on the FMA pipe that does not spill. Found by compiling: only tiles without a
-/// bounded mask, whose loop over the keys has no other end, run out of registers.
+/// The largest share of exponentials on the FMA pipe that does not spill. Found by compiling: full rows, whose loop over
+/// the keys has no other end, and bounded ones over pages, whose repair needs registers, run out of them.
 double most_offloaded(const Config& c) {
+  const bool bounded = c.mask->kind != MaskConfig::Kind::none && c.mask->kind != MaskConfig::Kind::custom;
+  if (c.operand->kind == OperandKind::paged && bounded) return 0.0;
   if (is_fp8(c.dtype) || c.mask->kind != MaskConfig::Kind::none) return 1.0;
-  return c.depth < 128 ? 0.25 : c.depth == 128 ? 0.75 : 1.0;
+  if (c.depth < 128) return 0.25;
+  if (c.depth > 128) return 1.0;
+  return *c.lse ? 0.25 : 0.75;
 }
 
 bool check_rows(const Config& c, const Refusals& refuse) {

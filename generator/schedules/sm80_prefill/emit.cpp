@@ -94,10 +94,12 @@ void emit_tile_range(Writer& w, const PrefillPlan& p) {
   }
   w.comment(
       "Keys that some row of the block sees, that some row of this warp sees, and that all rows of it see.");
-  w.line(
-      "const int block_position = m_start + seqlen_k - {}, warp_position = block_position + 16 * "
-      "warp;",
-      p.aligned_rows());
+  if (p.mask->by_place()) {
+    w.line(
+        "const int block_position = m_start + seqlen_k - {}, warp_position = block_position + 16 * "
+        "warp;",
+        p.aligned_rows());
+  }
   w.line("const int block_end = {};",
          p.mask->end_key(
              fmt::format("(min(m_start + {}, seqlen_q) - 1 + seqlen_k - {})", p.BM, p.aligned_rows()),

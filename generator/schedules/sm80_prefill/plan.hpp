@@ -63,7 +63,7 @@ struct PrefillPlan {
   std::string first_key() const { return mask->bounded_below() ? "first_tile * " + std::to_string(BN) : "0"; }
   /// True when code names the lane's rows.
   bool needs_rows() const {
-    return results.lse() || mask->bounded_above() || mask->has_bits() || modifier->names_rows();
+    return results.lse() || mask->by_place() || mask->has_bits() || modifier->names_rows();
   }
   /// True when a row may be without a visible key so far.
   bool may_hide_all() const { return mask->may_hide_all() || modifier->may_hide(); }

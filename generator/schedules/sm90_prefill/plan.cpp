@@ -198,7 +198,9 @@ class Planner {
   bool choose_swizzle() {
     const int row_bytes_gcd = std::gcd(p_.depth, p_.ov_depth) * p_.element_bytes;
     const int natural_span = span_of(row_bytes_gcd);
-    p_.span_bytes = natural_span;
+    // A tensor copy of a few rows of a page begins at whole 128 bytes of shared memory.
+    const bool few_rows = !p_.narrow && box_rows() < p_.BN && box_rows() * natural_span % 128 != 0;
+    const int chosen_span = few_rows ? 128 : natural_span;
     const SwizzleMode* mode = c_.swizzle ? std::get_if<SwizzleMode>(&*c_.swizzle) : nullptr;
     if (c_.swizzle && p_.narrow) {
       if (!mode || *mode != SwizzleMode::none) {
@@ -206,9 +208,10 @@ class Planner {
                 "none");
         return false;
       }
+      p_.span_bytes = natural_span;
     } else if (c_.swizzle) {
       p_.span_bytes = mode ? swizzle_span(*mode) : 0;
-      if (p_.span_bytes == 0 || p_.span_bytes > natural_span) {
+      if (p_.span_bytes == 0 || (p_.span_bytes > natural_span && p_.span_bytes != chosen_span)) {
         refuse_("V20", {"/swizzle"},
                 fmt::format("sm90_prefill tiles rows of {} bytes into swizzle spans of 32, 64 or 128 bytes",
                             row_bytes_gcd),
@@ -217,11 +220,10 @@ class Planner {
                                      : "32B");
         return false;
       }
+    } else {
+      p_.span_bytes = chosen_span;
     }
-    p_.o_span = p_.fp8 ? span_of(2 * p_.ov_depth) : p_.span_bytes;
-    // A tensor copy of a few rows of a page begins at whole 128 bytes of shared memory.
-    if (!c_.swizzle && !p_.narrow && box_rows() < p_.BN && box_rows() * natural_span % 128 != 0)
-      p_.span_bytes = 128;
+    p_.o_span = p_.fp8 ? span_of(2 * p_.ov_depth) : std::min(p_.span_bytes, natural_span);
     p_.padded_depth = align_up(p_.depth, p_.panel_columns());
     p_.padded_ov = align_up(p_.ov_depth, p_.panel_columns());
     p_.v_span = p_.fp8 ? span_of(p_.BN) : p_.span_bytes;

@@ -201,7 +201,7 @@ struct PrefillPlan {
   const char* aligned_rows() const { return PrefillWork{.part = part}.aligned_rows(); }
   /// True when code of the consumers names the lane's rows.
   bool needs_rows() const {
-    return results.lse() || o_floats || mask->bounded_above() || mask->has_bits() || modifier->names_rows();
+    return results.lse() || o_floats || mask->by_place() || mask->has_bits() || modifier->names_rows();
   }
   /// True when a row may be without a visible key after any tile, not only at the ends of its range.
   bool hides_anywhere() const { return mask->has_bits() || modifier->may_hide(); }

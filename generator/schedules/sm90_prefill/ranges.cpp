@@ -21,6 +21,7 @@ class TilesToEnds : public TileRange {
  public:
   using TileRange::TileRange;
   void emit_position(Writer& w) const override {
+    if (!p_.mask->by_place()) return;
     w.line("const int position = work.m_start + 64 * consumer + work.seqlen_k - {};  // of the first row",
            p_.aligned_rows());
   }
