@@ -154,7 +154,8 @@ std::string value_problem(const CLI::App& app) {
   for (const CLI::Option* option : app.get_options()) {
     const std::string name = option->get_name();
     for (const std::string& value : option->results()) {
-      if (value.empty()) return name + " is empty";
+      if (value.empty() && option->get_items_expected_min() > 0) return name + " is empty";
+      if (value.empty()) continue;  // an option whose value may be left out
       // It would be printed in messages, and terminals obey such characters.
       const auto control = [](char c) { return static_cast<unsigned char>(c) < 0x20 || c == 0x7f; };
       if (std::any_of(value.begin(), value.end(), control)) return name + " has a control character in it";

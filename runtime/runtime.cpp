@@ -148,7 +148,7 @@ Binary Runtime::Impl::run_compiler(KernelCompiler& compiler, const CompileJob& j
                              binary.compile_ms, binary.registers, binary.spill_bytes));
     return binary;
   } catch (const Error& error) {
-    if (error.code() != ErrorCode::compile) throw;
+    if (error.code() != ErrorCode::compile || !job.source.file.empty()) throw;
     const std::string extension = job.target.starts_with("gfx") ? ".hip" : ".cu";
     const std::string kept = cache_.impl().store.keep_failed(name + extension, job.source.text);
     if (kept.empty()) throw;

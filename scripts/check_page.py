@@ -16,6 +16,9 @@ import tempfile
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 CONFIGS = ["prefill_bf16_d64_causal_sm80", "decode_bf16_d128_paged64_sm90a", "prefill_bf16_d128_pingpong_gfx942", "prefill_bf16_d128_causal_sm100a"]
+# A line of the first config's source, and what a person makes of it.
+EDIT = ["  const float inv_sum_0 = row_sum_0 == 0.0f ? 0.0f : rcp_approx(row_sum_0);",
+        "  const float inv_sum_0 = row_sum_0 == 0.0f ? 0.0f : 1.0f / row_sum_0;"]
 # Runs in the page, which is told apart from a test by nothing else; the answer is the text of an element.
 TEST = """<script>
 const out = {errors: []}, enter = e => e.dispatchEvent(new MouseEvent("mouseenter"));
@@ -65,6 +68,8 @@ try {
   key("d");
   out.wide = document.documentElement.scrollWidth - document.documentElement.clientWidth;
   out.diff = document.querySelectorAll("#diff .a, #diff .d").length;
+  out.edited = [...document.querySelectorAll("#edited .a, #edited .d")].map(l => l.textContent);
+  out.changes = document.querySelectorAll("#edited tr").length;
 } catch (e) { out.errors.push(String(e.stack)); }
 document.body.append(Object.assign(document.createElement("pre"), {id: "answer", textContent: JSON.stringify(out)}));
 </script>"""
@@ -80,7 +85,7 @@ def browse(chromium, page, size, extra=(), screenshot=None):
     return result.stdout, console
 
 
-def problems_of(name, answer, console, diff=False):
+def problems_of(name, answer, console):
     if answer is None:
         return [f"{name}: the page gave no answer: {console}"]
     fragments = answer.get("fragments", [])
@@ -108,7 +113,9 @@ def problems_of(name, answer, console, diff=False):
               "choices": answer.get("choices", 0) > 2,
               "light and dark": answer.get("toggled"),
               "no sideways scrolling": answer.get("wide", 1) <= 0,
-              "a difference": not diff or answer.get("diff", 0) > 0}
+              "a difference": "difference" not in name or answer.get("diff", 0) > 0,
+              "what an edit changed": "edited" not in name or answer.get("edited") == ["- " + EDIT[0], "+ " + EDIT[1]]
+                  and answer.get("changes", 0) > 5}
     return [f"{name}: not so: {what} ({answer['errors'][:1]} {console[:1]})" for what, holds in checks.items() if not holds]
 
 
@@ -124,9 +131,12 @@ def main():
     problems, pages = [], 0
     with tempfile.TemporaryDirectory() as scratch:
         folder = pathlib.Path(scratch)
-        wanted = [(name, []) for name in CONFIGS] + [("difference", ["--diff", "prefill_bf16_d64_causal_sm80"])]
-        for name, extra in wanted:
-            config = "prefill_bf16_d64_sm80" if extra else name
+        subprocess.run([options.kiln.resolve(), "generate", CONFIGS[0], "--out", folder], check=True, capture_output=True)
+        edited = folder / "edited.cu"
+        edited.write_text((folder / f"{CONFIGS[0]}.cu").read_text().replace(*EDIT))
+        wanted = [(name, name, []) for name in CONFIGS]
+        wanted += [("difference", "prefill_bf16_d64_sm80", ["--diff", "prefill_bf16_d64_causal_sm80"]), ("edited", CONFIGS[0], ["--source", edited])]
+        for name, config, extra in wanted:
             page = folder / f"{name}.html"
             subprocess.run([options.kiln.resolve(), "inspect", config, "--html", page, *extra], check=True, capture_output=True)
             tested = folder / f"{name}-tested.html"
@@ -134,7 +144,7 @@ def main():
             for how, size in (("desk", (1280, 900)), ("phone", (500, 900))):
                 dom, console = browse(chromium, tested.as_uri(), size)
                 match = re.search(r'<pre id="answer">(.*?)</pre>', dom, flags=re.S)
-                problems += problems_of(f"{name} ({how})", json.loads(html.unescape(match.group(1))) if match else None, console, bool(extra))
+                problems += problems_of(f"{name} ({how})", json.loads(html.unescape(match.group(1))) if match else None, console)
                 pages += 1
             if options.screenshots:
                 options.screenshots.mkdir(parents=True, exist_ok=True)

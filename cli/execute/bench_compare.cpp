@@ -15,12 +15,6 @@ namespace {
 constexpr int kResamples = 10000;
 constexpr std::size_t kFewest = 5;  // samples of a row
 
-double median(std::vector<double> values) {
-  const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
-  std::nth_element(values.begin(), middle, values.end());
-  return *middle;
-}
-
 double resampled_median(const std::vector<double>& values, std::mt19937_64& random) {
   std::vector<double> drawn(values.size());
   for (double& value : drawn) value = values[random() % values.size()];
@@ -60,6 +54,12 @@ void print_missing(const Json& mine, const Json& others, const std::string& path
 }
 
 }  // namespace
+
+double median(std::vector<double> values) {
+  const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
+  std::nth_element(values.begin(), middle, values.end());
+  return *middle;
+}
 
 Comparison compare_samples(const std::vector<double>& before, const std::vector<double>& after) {
   std::mt19937_64 random(20261124);

@@ -6,6 +6,8 @@
 
 namespace kiln::cli {
 
+double median(std::vector<double> values);
+
 /// Ratio of the medians of two lists of samples, new over old, and its 95 % interval by the bootstrap (10,000
 /// resamples, a fixed seed).
 struct Comparison {

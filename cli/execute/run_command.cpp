@@ -8,6 +8,7 @@
 #include "cli/commands.hpp"
 #include "cli/execute/problem_options.hpp"
 #include "cli/generate/config_source.hpp"
+#include "cli/generate/edited_source.hpp"
 #include "cli/output.hpp"
 #include "runtime/support/files.hpp"
 #include "workbench/files/npy.hpp"
@@ -191,7 +192,7 @@ int run(const Options& options, bool json) {
   const DeviceInfo& device = runtime.device();
   std::optional<ProgressClock> clock(std::in_place, "compiling " + source.manifest.name);
   const Stopwatch compiling;
-  const std::shared_ptr<Kernel> kernel = runtime.load(source);
+  const std::shared_ptr<Kernel> kernel = loaded(runtime, source);
   const double compile_ms = compiling.ms();
 
   clock.emplace("running on " + device.selector);
@@ -233,9 +234,7 @@ int run(const Options& options, bool json) {
 Action add_run(CLI::App& command, Common& common) {
   auto options = std::make_shared<Options>();
   command.add_option("CONFIG", options->config, "Config to run")->required();
-  command.add_option(
-      "--source", options->source,
-      "A file with the edited source of the config's kernel (`kiln generate`) to take in its place");
+  command.add_option("--source", options->source, kSourceHelp);
   options->problem.declare(command, true);
   options->device.declare(command);
   command.add_flag("--check", options->check,

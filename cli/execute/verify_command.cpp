@@ -8,6 +8,8 @@
 #include "cli/commands.hpp"
 #include "cli/execute/verify_quickly.hpp"
 #include "cli/generate/config_source.hpp"
+#include "cli/generate/edited_source.hpp"
+#include "cli/inspect/edited_changes.hpp"
 #include "cli/output.hpp"
 #include "generator/schedules/schedule.hpp"
 #include "workbench/verify/ladder.hpp"
@@ -158,12 +160,15 @@ int verify(const Options& options, bool json) {
   runtime_options.device = "emulated";
   Runtime runtime(runtime_options);
   std::optional<ProgressClock> clock(std::in_place, "compiling " + source.manifest.name);
-  const std::shared_ptr<const Binary> binary = runtime.compile(source);
+  const std::shared_ptr<const Binary> binary = compiled(runtime, source);
   clock.reset();
   const std::vector<std::string> broken = static_failures(plan, source.manifest, *binary);
   for (const std::string& line : broken) findings.add("L2", "static-check", line);
   findings.level("L2", fmt::format("compiled by {}: {} registers, {} bytes spilled, {} static checks failed",
                                    binary->compiler, binary->registers, binary->spill_bytes, broken.size()));
+  const Json changes =
+      source.file.empty() ? Json() : changes_json(source, *runtime.compile(generate(plan)), *binary);
+  if (!changes.is_null() && !json) print_changes(changes);
   MutationReport mutation;
   if (options.mutate)
     mutation = mutate(options, plan, source, *binary, findings);
@@ -183,6 +188,7 @@ int verify(const Options& options, bool json) {
                   {"survivors", survivors},
                   {"equivalent", equivalent},
                   {"name", source.manifest.name}};
+    if (!changes.is_null()) document["edited"] = changes;
     if (options.verbose) document["killed_mutants"] = killed;
     print_json(document);
   }
@@ -201,9 +207,7 @@ int verify_quickly(const std::string& config) {
 Action add_verify(CLI::App& command, Common& common) {
   auto options = std::make_shared<Options>();
   command.add_option("CONFIG", options->config, "Config to verify")->required();
-  command.add_option(
-      "--source", options->source,
-      "A file with the edited source of the config's kernel (`kiln generate`) to take in its place");
+  command.add_option("--source", options->source, kSourceHelp);
   command.add_flag("--quick", options->quick, "Leave out the longest problem");
   command.add_flag("--mutate", options->mutate,
                    "Instead of the emulated runs: remove or weaken each synchronisation of the compiled "

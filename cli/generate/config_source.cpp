@@ -95,12 +95,4 @@ Config load_config(const std::string& argument) {
   return parse_config(text.text, text.source_name);
 }
 
-KernelSource source_of(const Plan& plan, const std::string& path) {
-  KernelSource source = generate(plan);
-  if (path.empty()) return source;
-  source.text = read_text(path);
-  source.head_bytes = 0;  // where a head comment ends is unknown: all of it makes the cache key
-  return source;
-}
-
 }  // namespace kiln::cli

@@ -3,7 +3,6 @@
 
 #include <kiln/config.hpp>
 #include <kiln/error.hpp>
-#include <kiln/generator.hpp>
 #include <string>
 #include <vector>
 
@@ -32,9 +31,5 @@ std::vector<std::string> excerpts(const Error& error);
 
 /// read_config_text + parse_config.
 Config load_config(const std::string& argument);
-
-/// The kernel of a plan; with `path` what a person made of its text: the file, launched by the same manifest.
-/// Throws Error (bad_input) when it cannot be read.
-KernelSource source_of(const Plan& plan, const std::string& path);
 
 }  // namespace kiln::cli

@@ -10,6 +10,8 @@
 
 #include "cli/commands.hpp"
 #include "cli/generate/config_source.hpp"
+#include "cli/generate/edited_source.hpp"
+#include "cli/inspect/edited_changes.hpp"
 #include "cli/inspect/inspect_amd.hpp"
 #include "cli/inspect/inspect_cycles.hpp"
 #include "cli/inspect/inspect_html.hpp"
@@ -67,13 +69,13 @@ const char* kind_text(KernelParam::Kind kind) {
 }
 
 struct Options {
-  std::string config, html, timeline, diff, measured;
+  std::string config, html, timeline, diff, measured, edited;
   bool source = false, origins = false, cycles = false;
 };
 
-Json report_of(const Config& config, const Plan& plan, const Json& measured) {
-  const ProgressClock clock("compiling and running " + config_name(plan.resolved()));
-  return report_json(config, plan, generate(plan), measured);
+Json report_of(const Config& config, const Plan& plan, const KernelSource& source, const Json& measured) {
+  const ProgressClock clock("compiling and running " + source.manifest.name);
+  return report_json(config, plan, source, measured);
 }
 
 /// Rows of a file that `kiln bench --json` wrote; null without a file.
@@ -91,26 +93,32 @@ Json measured_rows(const std::string& path) {
   return rows;
 }
 
-std::string timeline_picture(const Plan& plan) {
-  const ProgressClock clock("compiling and running " + config_name(plan.resolved()));
+std::string timeline_picture(const Plan& plan, const KernelSource& source) {
+  const ProgressClock clock("compiling and running " + source.manifest.name);
   RuntimeOptions runtime_options;
   runtime_options.device = "emulated";
   Runtime runtime(runtime_options);
-  const TracedRun run = traced_run(runtime, plan, generate(plan));
+  const TracedRun run = traced_run(runtime, plan, source);
   return replay_svg(run.replay, *plan.resolved().schedule + ": " + config_name(plan.resolved()), run.problem);
 }
 
-void write_files(const Options& options, const Config& config, const Plan& plan) {
+void write_files(const Options& options, const Config& config, const Plan& plan, const KernelSource& source,
+                 const Json& changes) {
   if (!options.html.empty()) {
     Json other;
     if (!options.diff.empty()) {
       const Config second = load_config(options.diff);
-      other = report_of(second, make_plan(second), nullptr);
+      const Plan second_plan = make_plan(second);
+      other = report_of(second, second_plan, generate(second_plan), nullptr);
     }
-    write_atomically(options.html,
-                     html_page(report_of(config, plan, measured_rows(options.measured)), other));
+    Json report = report_of(config, plan, source, measured_rows(options.measured));
+    if (!changes.is_null()) {
+      report["edited"] = changes;
+      report["emitted"] = source_lines(generate(plan));
+    }
+    write_atomically(options.html, html_page(report, other));
   }
-  if (!options.timeline.empty()) write_atomically(options.timeline, timeline_picture(plan));
+  if (!options.timeline.empty()) write_atomically(options.timeline, timeline_picture(plan, source));
 }
 
 /// Which files of kiln wrote the source, and for each line the file's index and the line there.
@@ -170,11 +178,23 @@ Json cycle_model(const Options& options, const Plan& plan, const KernelSource& s
   return options.cycles ? cycle_model_json(plan, source) : Json();
 }
 
+/// What the edit did to the compiled program; null without one.
+Json changes_of(const Options& options, const Plan& plan, const KernelSource& source) {
+  if (options.edited.empty()) return nullptr;
+  if (!options.diff.empty() && options.html.empty())
+    throw Error(ErrorCode::bad_input,
+                "--diff compares values of plans, which an edited source does not change; --html shows both");
+  const ProgressClock clock("compiling " + source.manifest.name);
+  Runtime runtime;
+  return changes_json(runtime, plan, source);
+}
+
 int inspect(const Options& options, bool json) {
   const Config config = load_config(options.config);
   const Plan plan = make_plan(config);
-  const KernelSource source = generate(plan);
-  write_files(options, config, plan);
+  const KernelSource source = source_of(plan, options.edited);
+  const Json changes = changes_of(options, plan, source);
+  write_files(options, config, plan, source, changes);
   if (!options.diff.empty() && options.html.empty()) {
     print_difference(plan, make_plan(load_config(options.diff)), json);
     return 0;
@@ -197,12 +217,14 @@ int inspect(const Options& options, bool json) {
     document["source_map"] = map;
     if (const Json model = cycle_model(options, plan, source); !model.is_null())
       document["cycle_model"] = model;
+    if (!changes.is_null()) document["edited"] = changes;
     if (options.source) document["source"] = source.text;
     if (options.origins) document["origins"] = origins_json(source);
     print_json(document);
     return 0;
   }
   fmt::print("{}\n\n", bold(source.manifest.name));
+  if (!changes.is_null()) print_changes(changes), fmt::print("\n");
   fmt::print("{}\n", bold("resources"));
   print_values(planned["resources"], "  ");
   fmt::print("\n{}\n", bold("config"));
@@ -223,12 +245,26 @@ int inspect(const Options& options, bool json) {
   return 0;
 }
 
+/// `--source` without a file is a switch, also where CONFIG follows it.
+void settle_source(Options& options, bool given) {
+  if (options.config.empty()) options.config.swap(options.edited);
+  options.source = given && options.edited.empty();
+  if (options.config.empty()) throw Error(ErrorCode::bad_input, "CONFIG is required");
+}
+
 }  // namespace
 
 Action add_inspect(CLI::App& command, Common& common) {
   auto options = std::make_shared<Options>();
-  command.add_option("CONFIG", options->config, "Config to look at")->required();
-  command.add_flag("--source", options->source, "The source as well");
+  command.add_option("CONFIG", options->config, "Config to look at");
+  const CLI::Option* source =
+      command
+          .add_option(
+              "--source", options->edited,
+              "The source as well; with a FILE instead: that edited source in place of the emitted one, "
+              "and what the edit changed in the compiled program")
+          ->expected(0, 1)
+          ->type_name("[FILE]");
   command.add_flag("--origins", options->origins,
                    "The source alone, each line behind the line of kiln that wrote it");
   command.add_flag(
@@ -242,7 +278,10 @@ Action add_inspect(CLI::App& command, Common& common) {
   command.add_option(
       "--measured", options->measured,
       "With --html: a file of `kiln bench --json`, for the roofline (default: bench/RESULTS.md)");
-  return [options, &common] { return inspect(*options, common.json); };
+  return [options, source, &common] {
+    settle_source(*options, source->count() > 0);
+    return inspect(*options, common.json);
+  };
 }
 
 }  // namespace kiln::cli

@@ -68,6 +68,13 @@ TracedRun traced_run(Runtime& runtime, const Plan& plan, const KernelSource& sou
   return {posed.work.shape.text(), result.findings.size(), result.counters, replay(trace.events())};
 }
 
+Json source_lines(const KernelSource& source) {
+  Json lines = Json::array();
+  std::istringstream in(source.text);
+  for (std::string line; std::getline(in, line);) lines.push_back(line);
+  return lines;
+}
+
 Json report_json(const Config& user, const Plan& plan, const KernelSource& source, const Json& measured) {
   Json document{{"name", source.manifest.name}, {"version", version()}, {"entry", source.manifest.entry}};
   document["plan"] = Json::parse(plan.to_json());
@@ -78,10 +85,7 @@ Json report_json(const Config& user, const Plan& plan, const KernelSource& sourc
   for (const auto& proof : plan.schedule().layout_proofs())
     document["proofs"].push_back(
         {{"what", proof.what}, {"holds", proof.holds}, {"bank_conflicts", proof.bank_conflicts}});
-  Json lines = Json::array();
-  std::istringstream in(source.text);
-  for (std::string line; std::getline(in, line);) lines.push_back(line);
-  document["source"] = lines;
+  document["source"] = source_lines(source);
   document["origins"] = origins(source);
   document["fragments"] = fragments_json(plan.resolved());
   document["swizzles"] = swizzles_json(plan.resolved());

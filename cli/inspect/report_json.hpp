@@ -17,6 +17,9 @@ struct TracedRun {
 };
 TracedRun traced_run(Runtime& runtime, const Plan& plan, const KernelSource& source);
 
+/// The lines of a kernel's source, as an array.
+Json source_lines(const KernelSource& source);
+
 /// {name, version, plan, params, proofs, source, origins, program, fragments, swizzles, timeline, choices, run, roofline}.
 /// `user` is the config before planning. Compiles through the cache and runs the kernel on one small problem on the
 /// emulated device; where that cannot be done, `program` and `run` have a `problem` that says why.

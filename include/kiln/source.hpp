@@ -179,7 +179,9 @@ struct KernelSource {
   /// caches.
   std::size_t head_bytes = 0;
   Manifest manifest;
-  std::vector<LineOrigin> origins;  ///< one for each line of `text`; none where the text came from a file
+  /// One for each line of `text`, or none where that is not known.
+  std::vector<LineOrigin> origins;
+  std::string file;  ///< where a person's edit of the text was read from; empty for what kiln emitted
 };
 
 /// The manifest as JSON text, and back. from_json throws Error (bad_input) on malformed text.

@@ -1,0 +1,30 @@
+// bench --source on the stand-in for the driver: both kernels are launched and timed, the times mean nothing.
+#include <doctest/doctest.h>
+
+#include "tests/cli/command.hpp"
+
+using kiln::test::run_kiln;
+using kiln::test::scratch;
+
+TEST_CASE("bench times the edited kernel and the emitted one, and says what the edit changed") {
+  const std::string config = "prefill_bf16_d64_causal_sm80";
+  REQUIRE(run_kiln("generate " + config + " --out " + scratch()).status == 0);
+  const std::string command = "emulate --arch sm_80 -- " KILN_COMMAND " bench " + config + " --source " +
+                              scratch() + config +
+                              ".cu --seqlen-q 8 --seqlen-k 8 --heads-q 1 --heads-kv 1 --warmup 0 "
+                              "--iterations 3";
+  const auto text = run_kiln(command);
+  CHECK(text.status == 0);
+  CHECK(text.out.find("emitted") != std::string::npos);
+  CHECK(text.out.find("time ") != std::string::npos);
+  CHECK(text.out.find("95 % interval") != std::string::npos);
+
+  const auto rows = run_kiln(command + " --json").json();
+  REQUIRE(rows.size() == 1);
+  const auto& edited = rows[0]["edited"];
+  CHECK(edited["us"].size() == 2);
+  CHECK(edited["us"][1].get<double>() > 0);
+  CHECK(edited["emitted_samples"].size() == 3);
+  CHECK(edited["registers"][0] == edited["registers"][1]);
+  CHECK(edited.contains("verdict"));
+}
