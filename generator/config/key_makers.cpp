@@ -109,15 +109,16 @@ std::optional<bool> read_bool(const Json& value, const ReadContext& context) {
 }
 
 std::optional<std::string_view> read_name(const Json& value, std::span<const std::string_view> names,
-                                          const ReadContext& context) {
+                                          const ReadContext& context, std::string_view also) {
+  const std::string all = join(names) + (also.empty() ? "" : " or ") + std::string(also);
   if (value.is_string()) {
     const auto& text = value.get_ref<const std::string&>();
     const auto found = std::find(names.begin(), names.end(), text);
     if (found != names.end()) return *found;
     const std::string_view close = meant(text, names);
-    context.fail(value, "wants one of " + join(names), close.empty() ? join(names) : std::string(close));
+    context.fail(value, "wants one of " + all, close.empty() ? all : std::string(close));
   } else {
-    context.fail(value, "wants one of the names " + join(names));
+    context.fail(value, "wants one of the names " + all);
   }
   return std::nullopt;
 }

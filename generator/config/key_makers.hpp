@@ -17,9 +17,10 @@ struct IntRange {
 /// Reads an integer, reporting anything else with the nearest legal one.
 std::optional<int> read_int(const Json& value, IntRange range, const ReadContext& context);
 std::optional<bool> read_bool(const Json& value, const ReadContext& context);
-/// Reads one of `names`; `list` keeps the JSON Schema and the messages in one order.
+/// Reads one of `names`; `list` keeps the JSON Schema and the messages in one order. `also`: what else the key takes,
+/// read by the caller.
 std::optional<std::string_view> read_name(const Json& value, std::span<const std::string_view> names,
-                                          const ReadContext& context);
+                                          const ReadContext& context, std::string_view also = {});
 /// Reads a finite number greater than zero that a float holds.
 std::optional<double> read_positive(const Json& value, const ReadContext& context);
 /// Reports members of `object` that are not in `known`. False when the value is no object at all.

@@ -23,9 +23,10 @@ std::optional<Quantization> read_quantization(const Json& value, const ReadConte
   if (!check_members(value, known, context)) return std::nullopt;
   Quantization out;
   bool good = true;
+  static constexpr std::string_view kNumber = "a number of elements";
   if (!value.contains("granularity")) {
-    context.missing("granularity", "quantization needs granularity: " + join(kGranularities) + " or a number",
-                    join(kGranularities));
+    const std::string all = join(kGranularities) + " or " + std::string(kNumber);
+    context.missing("granularity", "quantization needs granularity: " + all, all);
     good = false;
   } else if (value["granularity"].is_number()) {
     const auto block = read_int(value["granularity"], kBlockRead, context.at("granularity"));
@@ -33,7 +34,7 @@ std::optional<Quantization> read_quantization(const Json& value, const ReadConte
     out.block = block.value_or(0);
     good = block.has_value();
   } else {
-    const auto name = read_name(value["granularity"], kGranularities, context.at("granularity"));
+    const auto name = read_name(value["granularity"], kGranularities, context.at("granularity"), kNumber);
     good = name.has_value();
     if (name == "per_head") out.granularity = Quantization::Granularity::per_head;
     if (name == "per_sequence") out.granularity = Quantization::Granularity::per_sequence;
