@@ -5,6 +5,9 @@
 #include <cstdlib>
 #include <filesystem>
 #include <kiln/error.hpp>
+#include <set>
+
+#include "cli/execute/architectures.hpp"
 
 namespace kiln::cli {
 namespace {
@@ -39,6 +42,13 @@ std::string gpu_names() {
   return out;
 }
 
+/// Of all GPUs, in ascending order.
+std::vector<int> architectures() {
+  std::set<int> numbers;
+  for (const driver::Gpu& gpu : driver::gpus()) numbers.insert(gpu.cc());
+  return {numbers.begin(), numbers.end()};
+}
+
 const driver::Gpu& chosen_gpu(const ProgramOptions& o) {
   if (!o.gpu.empty() && !o.arch.empty())
     throw Error(ErrorCode::bad_input, "--gpu and --arch say the same: give one of them");
@@ -47,9 +57,9 @@ const driver::Gpu& chosen_gpu(const ProgramOptions& o) {
   if (name.empty()) return driver::gpus().front();
   const driver::Gpu* gpu = by_arch && !name.starts_with("sm_") ? nullptr : driver::find_gpu(name);
   if (gpu == nullptr)
-    throw Error(ErrorCode::bad_input,
-                by_arch ? fmt::format("--arch: no '{}'; there are sm_75, sm_80, sm_86, sm_89, sm_90", name)
-                        : fmt::format("--gpu: no '{}'; there are {}", name, gpu_names()));
+    throw Error(ErrorCode::bad_input, by_arch
+                                          ? no_architecture(name, architectures())
+                                          : fmt::format("--gpu: no '{}'; there are {}", name, gpu_names()));
   return *gpu;
 }
 

@@ -78,6 +78,17 @@ const NvrtcApi& Nvrtc::api() {
   return *api_;
 }
 
+std::vector<int> Nvrtc::architectures() {
+  const NvrtcApi& nvrtc = api();
+  int count = 0;
+  if (nvrtc.architecture_count == nullptr || nvrtc.architectures == nullptr ||
+      nvrtc.architecture_count(&count) != NvrtcApi::kSuccess || count <= 0)
+    return {};
+  std::vector<int> numbers(static_cast<std::size_t>(count));
+  if (nvrtc.architectures(numbers.data()) != NvrtcApi::kSuccess) return {};
+  return numbers;
+}
+
 Offer Nvrtc::offer(std::string_view) {
   try {
     api();

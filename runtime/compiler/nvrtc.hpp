@@ -17,6 +17,9 @@ class Nvrtc final : public KernelCompiler {
   bool serves(std::string_view target) const override { return target.substr(0, 3) == "sm_"; }
   Offer offer(std::string_view target) override;
   std::string identity() override;
+  /// 90 for sm_90 and sm_90a: all that it compiles for, in ascending order; none where it cannot tell. Throws Error
+  /// (environment) when absent.
+  std::vector<int> architectures();
   std::vector<std::string> options(const CompileJob& job) const override;
   Binary compile(const CompileJob& job) override;
   DoctorReport::Compiler probe() override;

@@ -59,6 +59,8 @@ std::string open_builtins(const NvrtcApi& api) {
 
 bool resolve_all(NvrtcApi& api) {
   const DynamicLibrary& lib = api.library;
+  lib.resolve(api.architecture_count, "nvrtcGetNumSupportedArchs");
+  lib.resolve(api.architectures, "nvrtcGetSupportedArchs");
   return lib.resolve(api.version, "nvrtcVersion") && lib.resolve(api.error_string, "nvrtcGetErrorString") &&
          lib.resolve(api.create, "nvrtcCreateProgram") && lib.resolve(api.destroy, "nvrtcDestroyProgram") &&
          lib.resolve(api.compile, "nvrtcCompileProgram") && lib.resolve(api.log, "nvrtcGetProgramLog") &&

@@ -25,6 +25,8 @@ struct NvrtcApi {
   Result (*ptx)(Program, char*) = nullptr;
   Result (*cubin_size)(Program, std::size_t*) = nullptr;
   Result (*cubin)(Program, char*) = nullptr;
+  Result (*architecture_count)(int*) = nullptr;  ///< null in a library that cannot tell
+  Result (*architectures)(int*) = nullptr;
 
   DynamicLibrary library;
   std::string path;

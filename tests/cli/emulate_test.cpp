@@ -48,6 +48,36 @@ DONE:
 
 }  // namespace
 
+TEST_CASE("an architecture that there is not is one line, with the nearest one") {
+  std::ofstream(scratch() + "nothing.cu") << "extern \"C\" __global__ void nothing() {}\n";
+  for (const auto& [name, near] : {std::pair{"sm_77", "'sm_75'"},
+                                   {"sm_92", "'sm_90'"},
+                                   {"90", "'sm_90'"},
+                                   {"compute_80", "'sm_80'"},
+                                   {"sm_80a", "'sm_80'"},
+                                   {"sm_090", "'sm_90'"}}) {
+    CAPTURE(name);
+    const auto refused = run_kiln("emulate nothing.cu --block 32 --arch " + std::string(name));
+    CHECK(refused.status == 2);
+    CHECK(is_one_line(refused.err));
+    CHECK(refused.err.find("--arch: no '" + std::string(name) + "'; did you mean " + near) !=
+          std::string::npos);
+    CHECK(refused.err.find("there are sm_75, sm_80") != std::string::npos);
+  }
+  for (const char* name : {"foo", "sm_", "gfx"}) {
+    const auto refused = run_kiln("emulate nothing.cu --block 32 --arch " + std::string(name));
+    CHECK(refused.status == 2);
+    CHECK(is_one_line(refused.err));
+    CHECK(refused.err.find("did you mean") == std::string::npos);
+  }
+  const auto program = run_kiln("emulate --arch sm_91 -- /bin/true");
+  CHECK(program.status == 2);
+  CHECK(program.err ==
+        "kiln: --arch: no 'sm_91'; did you mean 'sm_90'? there are sm_75, sm_80, sm_86, sm_89, sm_90, "
+        "sm_100\n");
+  CHECK(run_kiln("emulate nothing.cu --block 32 --arch sm_90a").status == 0);
+}
+
 TEST_CASE("emulate compiles CUDA C++ first") {
   std::ofstream(scratch() + "twice.cu")
       << R"(extern "C" __global__ void twice(const float* x, float* y, int n) {
