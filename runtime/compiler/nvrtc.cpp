@@ -7,6 +7,8 @@
 #include <chrono>
 #include <optional>
 
+#include "runtime/support/environment.hpp"
+
 namespace kiln {
 namespace {
 
@@ -74,6 +76,8 @@ const NvrtcApi& Nvrtc::api() {
   if (!api_) {
     api_ = open_nvrtc(driver_cuda_major_());
     identity_ = fmt::format("nvrtc {}.{} {}", api_->major, api_->minor, content_id(api_->path));
+    // Under kiln emulate it gives PTX for machine code, which no GPU's cache may hold.
+    if (!environment("KILN_DRIVER_OPTIONS").empty()) identity_ += " of kiln emulate";
   }
   return *api_;
 }

@@ -28,3 +28,13 @@ TEST_CASE("bench times the edited kernel and the emitted one, and says what the 
   CHECK(edited["registers"][0] == edited["registers"][1]);
   CHECK(edited.contains("verdict"));
 }
+
+TEST_CASE("what is compiled under kiln emulate is not what a GPU's cache has") {
+  const std::string config = "prefill_bf16_d64_sm80", compile = " compile " + config + " --json";
+  const auto emulated = run_kiln("emulate --arch sm_80 -- " KILN_COMMAND + compile), real = run_kiln(compile);
+  REQUIRE(emulated.status == 0);
+  REQUIRE(real.status == 0);
+  CHECK(real.json()["cache"] == "miss");
+  CHECK(real.json()["key"] != emulated.json()["key"]);
+  CHECK(run_kiln("emulate --arch sm_80 -- " KILN_COMMAND + compile).json()["cache"] == "disk");
+}
