@@ -18,7 +18,7 @@ MaskConfig::Kind mask_of(const Config& user) {
   return user.mask ? user.mask->kind : MaskConfig::Kind::none;
 }
 
-void check_config(const Config& user) {
+void check_decode_config(const Config& user) {
   if (user.operation != Operation::decode) refuse_decode("the config is no decode config");
   if (!user.operand || user.operand->kind == OperandKind::contiguous)
     refuse_decode("operands are ragged, paged or continuous, whose log-sum-exps are [heads, rows]");
@@ -143,7 +143,7 @@ Tensor ContextDecode::Impl::collect_queries(const Tensor& own, std::uint64_t str
 ContextDecode::ContextDecode(Runtime& runtime, const Config& config, std::shared_ptr<Transport> transport,
                              std::int64_t heads_q, std::int64_t max_rows, const ContextDecodeOptions& options)
     : impl_(std::make_unique<Impl>()) {
-  check_config(config);
+  check_decode_config(config);
   if (heads_q < 1 || max_rows < 1) refuse_decode("heads_q and max_rows are at least 1");
   if (options.result == DecodeResult::heads && heads_q % transport->size() != 0)
     refuse_decode(fmt::format("{} heads do not go evenly to {} ranks", heads_q, transport->size()));

@@ -20,7 +20,7 @@ namespace {
   throw Error(ErrorCode::bad_input, "context parallel prefill: " + what);
 }
 
-void check_config(const Config& c) {
+void check_prefill_config(const Config& c) {
   if (c.operation != Operation::prefill) refuse("the config is no prefill config");
   if (!c.operand || c.operand->kind != OperandKind::ragged) refuse("\"operand\" is ragged");
   if (c.mask && c.mask->kind == MaskConfig::Kind::window) refuse("masks of two sides are not supported yet");
@@ -403,7 +403,7 @@ void ContextPrefill::Impl::check(const Args& args) const {
 
 ContextPrefill::ContextPrefill(Runtime& runtime, const Config& config, std::shared_ptr<Transport> transport,
                                const ContextParallelOptions& options) {
-  check_config(config);
+  check_prefill_config(config);
   if (options.heads_q < 1 || options.heads_kv < 1 || options.heads_q % options.heads_kv != 0)
     refuse("heads_q is a multiple of heads_kv, and both are at least 1");
   impl_ = std::make_unique<Impl>(runtime, config, std::move(transport), options);

@@ -4,7 +4,7 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 usage() {
   cat <<'TEXT'
-usage: scripts/check_tidy.sh [--all]   needs build/compile_commands.json
+usage: scripts/check_tidy.sh [--all]
 
 Looks at the .cpp files that differ from KILN_TIDY_BASE: by default where this branch left the main branch, on the main
 branch itself the commit before. --all looks at every source, which takes an hour.
@@ -33,8 +33,8 @@ sources() {
 mapfile -t files < <(sources)
 echo "clang-tidy: ${#files[@]} files"
 if [ "${#files[@]}" = 0 ]; then exit 0; fi
-# Without g++'s precompiled headers, which clang cannot read.
-mkdir -p build/tidy
-sed -E 's/-fpch-preprocess|-Winvalid-pch|-include [^ ]*cmake_pch\.hxx//g' build/compile_commands.json >build/tidy/compile_commands.json
+# Each source by itself, and without g++'s precompiled headers, which clang cannot read.
+cmake -S . -B build/tidy -G Ninja -DCMAKE_BUILD_TYPE=Release -DKILN_UNITY=OFF -DKILN_PRECOMPILE=OFF -DKILN_BUILD_TESTS=OFF \
+  -DKILN_BUILD_BENCH=OFF -DKILN_BUILD_PYTHON=OFF >/dev/null
 printf '%s\n' "${files[@]}" | xargs -P 2 -I{} bash -c \
   'clang-tidy --quiet -p build/tidy --extra-arg=-Wno-unknown-warning-option "{}" 2>/dev/null || { echo "clang-tidy: {}"; exit 1; }'

@@ -7,8 +7,6 @@
 namespace kiln::emulator::tcgen05 {
 namespace {
 
-constexpr auto kPipeUnit = static_cast<std::uint32_t>(kiln::emulator::Unit::wgmma);
-
 /// Whether the thread of `now` comes after the issue of `before`, an instruction of the pipe.
 bool issued_after(const RaceTracker& races, const Party& before, const Party& now) {
   if (before.warp == now.warp)

@@ -8,15 +8,18 @@
 #include <functional>
 #include <vector>
 
+#include "emulator/machine/races.hpp"
 #include "emulator/tcgen05/memory.hpp"
 
 namespace kiln::emulator {
-class RaceTracker;
 struct Op;
 struct Warp;
 }  // namespace kiln::emulator
 
 namespace kiln::emulator::tcgen05 {
+
+/// As races of memory know the tensor pipe.
+inline constexpr auto kPipeUnit = static_cast<std::uint32_t>(emulator::Unit::wgmma);
 
 /// `moved` is an operand that its product shifts (.ashift).
 enum class Access : std::uint8_t { load, store, accumulator, operand, copy, shift, moved };

@@ -11,7 +11,7 @@ namespace {
 
 constexpr std::uint16_t kPair = 2;  ///< of Op::flags: cta_group::2
 
-int group_of(const Op& op) {
+int op_group(const Op& op) {
   return (op.flags & kPair) != 0 ? 2 : 1;
 }
 Allocator& allocator_of(const Block& b, int group) {
@@ -138,7 +138,7 @@ std::uint32_t allocate_pair(Warp& w, const Op& op, std::uint32_t columns) {
 
 /// Frees `columns` columns of an allocation in this CTA; of a pair they are free once both have.
 void release(Warp& w, const Op& op, std::uint32_t address, std::uint32_t columns) {
-  const int group = group_of(op);
+  const int group = op_group(op);
   Allocator& a = allocator_of(*w.block, group);
   const std::uint32_t column = address & 0xffff, self = 1u << (group == 2 ? w.block->rank & 1 : 0);
   const auto it = std::find_if(a.live.begin(), a.live.end(), [&](const Allocation& n) {
@@ -205,7 +205,7 @@ void run_alloc(Warp& w, const Op& op) {
   if (!ptx::converge(w, op, 0xffffffffu)) return;
   const std::uint32_t columns = columns_of(w, op);
   if (columns == 0) return;
-  const int group = group_of(op);
+  const int group = op_group(op);
   if (ctas_of(w, op, -1, group).empty()) return;
   const std::uint32_t column = group == 1 ? allocate_alone(w, op, columns) : allocate_pair(w, op, columns);
   if (column == kColumns) return;
@@ -217,7 +217,7 @@ void run_dealloc(Warp& w, const Op& op) {
   if (!ptx::converge(w, op, 0xffffffffu)) return;
   const std::uint32_t columns = columns_of(w, op);
   if (columns == 0) return;
-  if (group_of(op) == 2) {
+  if (op_group(op) == 2) {
     Allocator& a = allocator_of(*w.block, 2);
     if (next_step(w, op, a, columns) == nullptr) return;
     ++a.done[w.block->rank & 1];

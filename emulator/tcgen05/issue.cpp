@@ -10,8 +10,6 @@
 namespace kiln::emulator::tcgen05 {
 namespace {
 
-constexpr auto kPipeUnit = static_cast<std::uint32_t>(kiln::emulator::Unit::wgmma);
-
 bool refuse(Warp& w, const Op& op, int lane, std::string_view kind, const std::string& text) {
   report(w, op, lane, kind, text);
   abort_cluster(*w.block->cluster);

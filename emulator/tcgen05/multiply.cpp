@@ -31,7 +31,7 @@ class Chunks {
   std::span<const std::uint8_t> shared_;
 };
 
-struct Operand {
+struct Matrix {
   Element type;
   bool mn_major, negate, padded;
   std::uint32_t rows;
@@ -40,12 +40,12 @@ struct Operand {
   OperandExtent extent;
 };
 
-Operand operand_a(const MmaCall& c) {
+Matrix operand_a(const MmaCall& c) {
   const bool padded = is_narrow(c.i.a) && !is_four_bit(c.shape.kind);
   return {c.i.a,      c.i.mn_major_a,     c.i.negate_a, padded,
           rows_of(c), k_of(c.shape.kind), c.desc_a,     extent_of_a(c)};
 }
-Operand operand_b(const MmaCall& c) {
+Matrix operand_b(const MmaCall& c) {
   const bool padded = is_narrow(c.i.b) && !is_four_bit(c.shape.kind);
   return {c.i.b,
           c.i.mn_major_b,
@@ -63,7 +63,7 @@ bool is_half(Element type) {
 
 /// Calls `put(row, k, value)` for every element.
 template <class Put>
-void each_element(const Operand& o, const Chunks& chunks, Put put) {
+void each_element(const Matrix& o, const Chunks& chunks, Put put) {
   const std::size_t inner = o.extent.inner;
   if (!o.mn_major) {
     for (std::uint32_t r = 0; r < o.rows; ++r) {
@@ -82,7 +82,7 @@ void each_element(const Operand& o, const Chunks& chunks, Put put) {
 }
 
 /// panel[row][k]
-void gather_rows(const Operand& o, const Chunks& chunks, float* panel) {
+void gather_rows(const Matrix& o, const Chunks& chunks, float* panel) {
   if (is_half(o.type) && !o.mn_major) {
     std::uint16_t elements[16];  // A has two chunks a row
     for (std::uint32_t r = 0; r < o.rows; ++r) {
@@ -98,7 +98,7 @@ void gather_rows(const Operand& o, const Chunks& chunks, float* panel) {
 }
 
 /// panel[k][column + row], rows of `stride` floats
-void gather_columns(const Operand& o, const Chunks& chunks, float* panel, std::size_t stride) {
+void gather_columns(const Matrix& o, const Chunks& chunks, float* panel, std::size_t stride) {
   if (is_half(o.type) && !o.mn_major && o.rows % 8 == 0) {
     for (std::uint32_t r = 0; r < o.rows; r += 8)
       for (std::size_t chunk = 0; chunk < o.extent.inner; ++chunk) {
@@ -136,7 +136,7 @@ struct RowPanel {
 void load_a(const MmaCall& c, const Placement& p, const Cta& cta, RowPanel& out) {
   const auto k = static_cast<std::size_t>(k_of(c.shape.kind));
   if (!c.shape.a_in_tensor_memory) {
-    const Operand o = operand_a(c);
+    const Matrix o = operand_a(c);
     gather_rows(o, Chunks(o.descriptor, o.extent, cta.shared), out.values);
     for (const Segment& s : p.segments)
       for (std::uint32_t i = 0; i < s.lanes; ++i) out.of_lane[s.lane + i] = out.values + (s.row + i) * k;
@@ -165,7 +165,7 @@ void expand_a(const MmaCall& c, const Placement& p, const Cta& cta, RowPanel& a)
 }
 
 /// B with its columns shifted, and zeros for those that the mask names.
-void load_masked_b(const MmaCall& c, const Operand& o, const Cta& cta, float* panel) {
+void load_masked_b(const MmaCall& c, const Matrix& o, const Cta& cta, float* panel) {
   const std::size_t k = static_cast<std::size_t>(o.k), n = static_cast<std::size_t>(c.i.n),
                     stride = (o.rows + std::size_t{15}) / 16 * 16;
   std::vector<float> whole(k * stride);
@@ -178,7 +178,7 @@ void load_masked_b(const MmaCall& c, const Operand& o, const Cta& cta, float* pa
 }
 
 void load_b(const MmaCall& c, std::span<const Cta> ctas, float* panel) {
-  const Operand o = operand_b(c);
+  const Matrix o = operand_b(c);
   const auto n = static_cast<std::size_t>(c.i.n);
   if (c.zero_columns.any()) {
     load_masked_b(c, o, ctas[0], panel);

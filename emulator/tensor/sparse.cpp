@@ -9,7 +9,7 @@
 namespace kiln::emulator {
 namespace {
 
-constexpr int kRows = 16, kColumns = 8, kMaxK = 128;
+constexpr int kSparseRows = 16, kSparseColumns = 8, kSparseMaxK = 128;
 
 /// 16-bit and 32-bit types: a metadata register holds 16 bits of row g and 16 of row g + 8. Narrower ones: 32 bits of
 /// one of the two.
@@ -60,7 +60,7 @@ void spread(const MmaOp& op, const std::uint32_t* const* a, const std::uint32_t*
   for (int j = 0; j < n.b; ++j)
     for (int lane = 0; lane < 32; ++lane)
       for (int i = 0; i < per; ++i)
-        b_matrix[(4 * per * j + per * (lane % 4) + i) * kColumns + lane / 4] =
+        b_matrix[(4 * per * j + per * (lane % 4) + i) * kSparseColumns + lane / 4] =
             element_as_float(op.b, b[j][lane], i);
 }
 
@@ -76,7 +76,7 @@ std::uint32_t metadata_lanes(MatrixType a, int k, int selector) {
 SparseColumns sparse_columns(MatrixType a, int k, int selector, bool ordered, const std::uint32_t* metadata) {
   SparseColumns out;
   const int wide = chunk_columns(a), chunks = k / wide, first = selector * lanes_of_quad(a, k);
-  for (int row = 0; row < kRows; ++row)
+  for (int row = 0; row < kSparseRows; ++row)
     for (int q = 0; q < chunks; ++q) {
       const int member = halves(a) ? first + q / 4 : first + row / 8 + 2 * (q / 8);
       const int lane = 4 * (row % 8) + member, shift = halves(a) ? 16 * (row / 8) + 4 * (q % 4) : 4 * (q % 8);
@@ -104,19 +104,19 @@ SparseColumns sparse_columns(MatrixType a, int k, int selector, bool ordered, co
 std::optional<MmaRegisters> mma_sparse_registers(const MmaOp& op) {
   const bool integer = is_integer(op.a);
   const bool sums = integer ? op.d == MatrixType::s32 : op.d == MatrixType::f32 || op.d == MatrixType::f16;
-  if (op.m != kRows || op.n != kColumns || op.c != op.d || !sums || !type_exists(op) ||
+  if (op.m != kSparseRows || op.n != kSparseColumns || op.c != op.d || !sums || !type_exists(op) ||
       (op.satfinite && !integer))
     return std::nullopt;
   MmaRegisters n;
-  n.a = kRows * op.k / 2 * bit_width(op.a) / (32 * 32);
-  n.b = kColumns * op.k * bit_width(op.b) / (32 * 32);
-  n.c = n.d = kRows * kColumns * bit_width(op.d) / (32 * 32);
+  n.a = kSparseRows * op.k / 2 * bit_width(op.a) / (32 * 32);
+  n.b = kSparseColumns * op.k * bit_width(op.b) / (32 * 32);
+  n.c = n.d = kSparseRows * kSparseColumns * bit_width(op.d) / (32 * 32);
   return n;
 }
 
 void mma_sparse(const MmaOp& op, const SparseColumns& columns, std::uint32_t* const* d,
                 const std::uint32_t* const* a, const std::uint32_t* const* b, const std::uint32_t* const* c) {
-  float a_matrix[kRows * kMaxK / 2] = {}, b_matrix[kMaxK * kColumns] = {};
+  float a_matrix[kSparseRows * kSparseMaxK / 2] = {}, b_matrix[kSparseMaxK * kSparseColumns] = {};
   spread(op, a, b, a_matrix, b_matrix);
   const bool integer = op.d == MatrixType::s32, half = op.d == MatrixType::f16;
   std::uint32_t sums[4][32];
@@ -127,7 +127,7 @@ void mma_sparse(const MmaOp& op, const SparseColumns& columns, std::uint32_t* co
                   : half  ? element_as_float(MatrixType::f16, c[i / 2][lane], i % 2)
                           : std::bit_cast<float>(c[i][lane]);
       for (int s = 0; s < op.k / 2; ++s)
-        sum += a_matrix[row * (op.k / 2) + s] * b_matrix[columns.column[row][s] * kColumns + column];
+        sum += a_matrix[row * (op.k / 2) + s] * b_matrix[columns.column[row][s] * kSparseColumns + column];
       sums[i][lane] = integer ? accumulate_s32(c[i][lane], static_cast<std::int64_t>(sum), op.satfinite)
                       : half  ? f32_to_f16(sum)
                               : std::bit_cast<std::uint32_t>(canonicalize(sum));

@@ -14,7 +14,7 @@ namespace kiln::emulator {
 
 namespace {
 
-constexpr int kRows = 64, kMaxN = 256, kMaxK = 32;
+constexpr int kMaxN = 256, kMaxPanelK = 32;
 /// Place of column c % 8 inside a packed block (see AccumulatorBlock).
 constexpr int kPermuted[8] = {0, 4, 1, 5, 2, 6, 3, 7};
 
@@ -72,27 +72,27 @@ void gather_a(const WgmmaOp& op, std::uint64_t descriptor, std::span<const std::
               float* panel) {
   const int k_extent = wgmma_k(op);
   const ChunkReader reader(op.a, op.negate_a, descriptor, shared);
-  const std::vector<std::uint32_t>& chunks = operand_layout(descriptor, kRows, op.trans_a).chunks;
+  const std::vector<std::uint32_t>& chunks = operand_layout(descriptor, kWgmmaRows, op.trans_a).chunks;
   if (is_half(op.a) && !op.trans_a && !op.negate_a) {
-    std::uint16_t elements[kRows * 8];
+    std::uint16_t elements[kWgmmaRows * 8];
     for (int half = 0; half < 2; ++half) {
-      for (int row = 0; row < kRows; ++row)
+      for (int row = 0; row < kWgmmaRows; ++row)
         std::memcpy(elements + 8 * row, reader.bytes(chunks[2 * row + half]), 16);
-      widen_halves(op.a == MatrixType::bf16, elements, kRows, panel + 8 * half, k_extent);
+      widen_halves(op.a == MatrixType::bf16, elements, kWgmmaRows, panel + 8 * half, k_extent);
     }
     return;
   }
   if (!op.trans_a) {
-    for (int row = 0; row < kRows; ++row) {
+    for (int row = 0; row < kWgmmaRows; ++row) {
       const int count = reader.read(chunks[2 * row], panel + row * k_extent);
       reader.read(chunks[2 * row + 1], panel + row * k_extent + count);
     }
     return;
   }
   for (int k = 0; k < k_extent; ++k) {
-    for (int group = 0; group < kRows / 8; ++group) {
+    for (int group = 0; group < kWgmmaRows / 8; ++group) {
       float elements[16] = {};
-      reader.read(chunks[k * (kRows / 8) + group], elements);
+      reader.read(chunks[k * (kWgmmaRows / 8) + group], elements);
       for (int i = 0; i < 8; ++i) panel[(8 * group + i) * k_extent + k] = elements[i];
     }
   }
@@ -263,7 +263,7 @@ std::string wgmma_check(const WgmmaOp& op) {
 
 void wgmma(const WgmmaOp& op, bool scale_d, std::uint32_t* const* d, const std::uint32_t* const* a,
            std::uint64_t desc_a, std::uint64_t desc_b, std::span<const std::uint8_t> shared) {
-  alignas(64) float a_panel[kRows * kMaxK], b_panel[kMaxN * kMaxK];
+  alignas(64) float a_panel[kWgmmaRows * kMaxPanelK], b_panel[kMaxN * kMaxPanelK];
   const int k_extent = wgmma_k(op), registers = wgmma_d_registers(op);
   if (op.a_in_registers) {
     spread_a(op, a, a_panel);

@@ -9,6 +9,8 @@
 
 namespace kiln::emulator {
 
+inline constexpr int kWgmmaRows = 64;  ///< of A and D
+
 /// The chunks of one operand, relative to `base`. K-major: chunk 2 * row + c holds k bytes [16c, 16c + 16) of
 /// the row. MN-major: chunk k * (extent / 8) + g holds elements 8g .. 8g + 7 of column k.
 struct OperandLayout {

@@ -11,8 +11,6 @@
 namespace kiln::emulator {
 namespace {
 
-constexpr int kRows = 64;
-
 /// The bytes of an operand in shared memory as a dense matrix: `extent` rows (columns of B) of `bytes` of k.
 std::vector<std::uint8_t> gather(std::uint64_t descriptor, int extent, bool mn_major, bool wide,
                                  std::span<const std::uint8_t> shared) {
@@ -38,7 +36,7 @@ std::vector<std::uint8_t> gather(std::uint64_t descriptor, int extent, bool mn_m
 
 /// A from registers, as gather() would give it: the fragments of four warps.
 std::vector<std::uint8_t> from_registers(const std::uint32_t* const* a) {
-  std::vector<std::uint8_t> out(kRows * 32);
+  std::vector<std::uint8_t> out(kWgmmaRows * 32);
   for (std::size_t j = 0; j < 16; ++j)
     for (std::size_t lane = 0; lane < 32; ++lane) {
       const std::size_t row = 16 * (j / 4) + 8 * (j % 2) + lane / 4, word = 4 * (j / 2 % 2) + lane % 4;
@@ -72,7 +70,7 @@ void accumulate(const WgmmaOp& op, bool scale_d, std::uint32_t* const* d, int ro
 
 void multiply_bits(const WgmmaOp& op, bool scale_d, std::uint32_t* const* d,
                    const std::vector<std::uint8_t>& a, const std::vector<std::uint8_t>& b) {
-  for (int row = 0; row < kRows; ++row)
+  for (int row = 0; row < kWgmmaRows; ++row)
     for (int column = 0; column < op.n; ++column) {
       int count = 0;
       for (std::size_t i = 0; i < 32; ++i)
@@ -87,7 +85,8 @@ void multiply_bits(const WgmmaOp& op, bool scale_d, std::uint32_t* const* d,
 void wgmma_rare(const WgmmaOp& op, bool scale_d, std::uint32_t* const* d, const std::uint32_t* const* a,
                 const std::uint32_t* metadata, std::uint64_t desc_a, std::uint64_t desc_b,
                 std::span<const std::uint8_t> shared) {
-  const auto left = op.a_in_registers ? from_registers(a) : gather(desc_a, kRows, op.trans_a, false, shared);
+  const auto left =
+      op.a_in_registers ? from_registers(a) : gather(desc_a, kWgmmaRows, op.trans_a, false, shared);
   const auto right = gather(desc_b, op.n, op.trans_b, op.sparse, shared);
   if (op.a == MatrixType::b1) return multiply_bits(op, scale_d, d, left, right);
   const int stored = wgmma_k(op) / 2;

@@ -25,7 +25,7 @@ namespace {
 
 using Granularity = Quantization::Granularity;
 using Kind = KernelParam::Kind;
-constexpr int kRows = 16, kThreads = 128;
+constexpr int kAppendedRows = 16, kAppendThreads = 128;
 
 struct AppendPlan {
   Config config;
@@ -192,7 +192,7 @@ Lines kernel_text(const AppendPlan& p, const Manifest& m) {
   std::vector<std::string> declarations;
   for (const KernelParam& param : m.params) declarations.push_back(declaration(p, param));
   Holes holes;
-  holes.number("threads", kThreads).number("rows", kRows).number("warps", kThreads / 32);
+  holes.number("threads", kAppendThreads).number("rows", kAppendedRows).number("warps", kAppendThreads / 32);
   holes.text("entry", m.entry).text("parameters", wrapped_list(declarations));
   holes.text("page", p.operand.populate("batch", "token", "0", "length"));
   holes.text("row_of_k", row_text(p, "k", k_columns(p.config))).text("rope_of_k", rope_text(p));
@@ -211,8 +211,8 @@ KernelSource make_append_kernel(const Config& config, const AppendRotary& rotary
                             : p.rotary.pairs == AppendRotary::Pairs::halves ? "append_halves_"
                                                                             : "append_pairs_");
   m.num_q_heads = 0;  // it has no queries
-  m.num_threads = kThreads;
-  m.grid = {GridRule::Kind::tiles, kRows, 1, 0};
+  m.num_threads = kAppendThreads;
+  m.grid = {GridRule::Kind::tiles, kAppendedRows, 1, 0};
   m.params = params;
   m.out_dtype = m.dtype;               // of the new rows, as they come
   if (!p.own_v) m.ov_depth = m.depth;  // what stands for new rows of V are those of K

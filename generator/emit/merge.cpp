@@ -15,7 +15,8 @@
 namespace kiln {
 namespace {
 
-constexpr int kRows = 4, kThreads = 32 * kRows;
+using Kind = KernelParam::Kind;
+constexpr int kMergedRows = 4, kMergeThreads = 32 * kMergedRows;
 
 /// With the end of the launch before.
 bool overlaps(const Config& c) {
@@ -35,8 +36,7 @@ void refuse_what_is_missing(const Config& c, int parts) {
 }
 
 Manifest manifest(const Config& c) {
-  using Kind = KernelParam::Kind;
-  Manifest m = manifest_of_rows(c, "merge_" + config_name(c), kThreads, kRows);
+  Manifest m = manifest_of_rows(c, "merge_" + config_name(c), kMergeThreads, kMergedRows);
   m.params = {
       {Kind::pointer, "q", {}},         {Kind::pointer, "o", {}},        {Kind::pointer, "lse", {}},
       {Kind::i32, "seqlen_q", {}},      {Kind::i32, "heads_q", {}},      {Kind::i64, "q_stride_seq", {}},
@@ -62,8 +62,8 @@ KernelSource make_merge_kernel(const Config& user, int parts) {
   if (overlaps(c)) prelude.use("dependent_launch");
   for (const char* section : {"types", "exp2_approx", "log2_approx", pack}) prelude.use(section);
   Holes holes;
-  holes.number("threads", kThreads)
-      .number("rows", kRows)
+  holes.number("threads", kMergeThreads)
+      .number("rows", kMergedRows)
       .number("parts", parts)
       .number("ov_depth", *c.ov_depth);
   holes.text("entry", m.entry).text("pack", pack).when("bf16", bf16).when("overlaps", overlaps(c));

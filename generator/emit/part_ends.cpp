@@ -12,11 +12,11 @@
 namespace kiln {
 namespace {
 
-constexpr int kThreads = 128;
+using Kind = KernelParam::Kind;
+constexpr int kEndThreads = 128;
 
 Manifest manifest(const Config& c, const std::string& name) {
-  using Kind = KernelParam::Kind;
-  Manifest m = manifest_of_rows(c, "part_ends_" + name, kThreads, kThreads);
+  Manifest m = manifest_of_rows(c, "part_ends_" + name, kEndThreads, kEndThreads);
   m.params = {{Kind::pointer, "q", {}},
               {Kind::pointer, "o", {}},
               {Kind::i32, "seqlen_q", {}},
@@ -39,11 +39,11 @@ KernelSource make_part_ends_kernel(const Config& user) {
   Writer w;
   w.raw(prelude.lines());
   w.line("extern \"C\" __global__ {}void",
-         amd ? fmt::format("__attribute__((amdgpu_flat_work_group_size({0}, {0}))) ", kThreads) : "");
+         amd ? fmt::format("__attribute__((amdgpu_flat_work_group_size({0}, {0}))) ", kEndThreads) : "");
   w.comment("lengths: those of this rank's keys, `distance` numbers before those of the next rank's");
   w.open("{}(const int* lengths, int* ends, int batch, long long distance, long long ranks)",
          source.manifest.entry);
-  w.line("const int b = (int)block_id() * {} + (int)thread_id();", kThreads);
+  w.line("const int b = (int)block_id() * {} + (int)thread_id();", kEndThreads);
   w.line("if (b >= batch) return;");
   w.line("int keys = 0;");
   w.line("for (int i = 0; i < ranks; ++i) keys += {};",

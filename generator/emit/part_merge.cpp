@@ -18,6 +18,7 @@
 namespace kiln {
 namespace {
 
+using Kind = KernelParam::Kind;
 constexpr int kMostThreads = 256, kMostParts = 64;
 
 struct MergeShape {
@@ -40,7 +41,6 @@ MergeShape shape_of(const Config& c, int parts) {
 }
 
 Manifest manifest(const Config& c, const std::string& name, const MergeShape& shape, int parts, DType out) {
-  using Kind = KernelParam::Kind;
   Manifest m =
       manifest_of_rows(c, "merge" + std::to_string(parts) + (out == DType::f32 ? "_floats_" : "_") + name,
                        shape.threads, shape.rows);
@@ -58,7 +58,6 @@ Manifest manifest(const Config& c, const std::string& name, const MergeShape& sh
 
 /// Parameters of parts with distances of their own, in the order of the template.
 void take_places(Manifest& m) {
-  using Kind = KernelParam::Kind;
   m.params.insert(m.params.begin() + 1, {Kind::pointer, "k", {}});
   for (const char* role :
        {"q_stride_seq", "q_stride_head", "k_stride_seq", "k_stride_head", "k_stride_batch"})

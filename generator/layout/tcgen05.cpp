@@ -3,7 +3,6 @@
 namespace kiln::layout {
 namespace {
 
-constexpr std::uint32_t kFieldMask = 0x3FFF;
 constexpr SwizzleMode kModes[] = {SwizzleMode::none, SwizzleMode::none, SwizzleMode::b128, SwizzleMode::none,
                                   SwizzleMode::b64,  SwizzleMode::none, SwizzleMode::b32,  SwizzleMode::none};
 
@@ -18,7 +17,7 @@ std::uint64_t swizzle_code(SwizzleMode mode) {
 
 std::uint64_t encode_tcgen05(const SmemDescriptor& d) {
   const auto field = [](std::uint32_t bytes) {
-    return static_cast<std::uint64_t>((bytes >> 4) & kFieldMask);
+    return static_cast<std::uint64_t>((bytes >> 4) & kDescriptorField);
   };
   constexpr std::uint64_t kVersion = 1;
   return field(d.address) | field(d.lbo) << 16 | field(d.sbo) << 32 | kVersion << 46 |
@@ -26,7 +25,9 @@ std::uint64_t encode_tcgen05(const SmemDescriptor& d) {
 }
 
 SmemDescriptor decode_tcgen05(std::uint64_t bits) {
-  const auto field = [bits](int low) { return static_cast<std::uint32_t>((bits >> low) & kFieldMask) << 4; };
+  const auto field = [bits](int low) {
+    return static_cast<std::uint32_t>((bits >> low) & kDescriptorField) << 4;
+  };
   return {field(0), field(16), field(32), static_cast<int>((bits >> 49) & 7), kModes[bits >> 61]};
 }
 

@@ -31,8 +31,6 @@ std::uint64_t layout_code(SwizzleMode mode) {
   return 0;
 }
 
-constexpr std::uint32_t kFieldMask = 0x3FFF;
-
 }  // namespace
 
 FragmentMap wgmma_a(int k) {
@@ -50,14 +48,16 @@ FragmentMap wgmma_c(int n) {
 
 std::uint64_t SmemDescriptor::encode() const {
   const auto field = [](std::uint32_t bytes) {
-    return static_cast<std::uint64_t>((bytes >> 4) & kFieldMask);
+    return static_cast<std::uint64_t>((bytes >> 4) & kDescriptorField);
   };
   return field(address & 0x3FFFF) | field(lbo) << 16 | field(sbo) << 32 |
          static_cast<std::uint64_t>(base_offset & 7) << 49 | layout_code(mode) << 62;
 }
 
 SmemDescriptor SmemDescriptor::decode(std::uint64_t bits) {
-  const auto field = [bits](int low) { return static_cast<std::uint32_t>((bits >> low) & kFieldMask) << 4; };
+  const auto field = [bits](int low) {
+    return static_cast<std::uint32_t>((bits >> low) & kDescriptorField) << 4;
+  };
   constexpr SwizzleMode kModes[] = {SwizzleMode::none, SwizzleMode::b128, SwizzleMode::b64, SwizzleMode::b32};
   return {field(0), field(16), field(32), static_cast<int>((bits >> 49) & 7), kModes[bits >> 62]};
 }

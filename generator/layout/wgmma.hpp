@@ -23,6 +23,9 @@ FragmentMap wgmma_a(int k);
 /// Accumulator, 64 x n; n a multiple of 8 up to 256.
 FragmentMap wgmma_c(int n);
 
+/// A field of 14 bits: an address or a distance, both divided by 16.
+inline constexpr std::uint32_t kDescriptorField = 0x3FFF;
+
 struct SmemDescriptor {
   std::uint32_t address = 0;  ///< bytes, multiple of 16
   std::uint32_t lbo = 0;      ///< leading byte offset, bytes; 16 where the mode ignores it

@@ -16,7 +16,7 @@ namespace {
 
 using emulator::amdgcn::InstructionView;
 
-constexpr std::array<AmdMachine, 3> kMachines{{
+constexpr std::array<AmdMachine, 3> kAmdMachines{{
     {"gfx90a", "one die of an MI250X", 110, 1.7, 64 << 10, 16, 128, 191, 0, 1.6},
     {"gfx942", "MI300X", 304, 2.1, 64 << 10, 16, 128, 1307, 2615, 5.3},
     {"gfx950", "MI355X", 256, 2.4, 160 << 10, 8, 256, 2517, 5033, 8.0},
@@ -265,7 +265,7 @@ void set_rates(AmdLoopModel& model, const AmdMachine& machine, const std::vector
 }  // namespace
 
 const AmdMachine& amd_machine(std::string_view target) {
-  for (const AmdMachine& machine : kMachines) {
+  for (const AmdMachine& machine : kAmdMachines) {
     if (machine.target == target) return machine;
   }
   throw Error(ErrorCode::bad_input,
@@ -283,7 +283,8 @@ AmdPublished amd_published(const Manifest& manifest) {
 
 int mfma_cycles(std::string_view target, std::string_view text) {
   const MatrixRow* row = matrix_row(text);
-  return row == nullptr ? 0 : row->cycles[static_cast<std::size_t>(&amd_machine(target) - kMachines.data())];
+  return row == nullptr ? 0
+                        : row->cycles[static_cast<std::size_t>(&amd_machine(target) - kAmdMachines.data())];
 }
 
 std::int64_t mfma_flops(std::string_view text) {

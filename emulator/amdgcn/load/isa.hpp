@@ -13,6 +13,7 @@ namespace kiln::emulator::amdgcn {
 enum class Target : std::uint8_t { gfx90a, gfx942, gfx950 };
 
 inline constexpr int kLanes = 64;
+inline constexpr std::uint64_t kAllLanes = ~std::uint64_t{0};
 inline constexpr int kAccBase = 256;  ///< AGPR n is vector register kAccBase + n
 /// VGPRs and AGPRs, and room behind them: hand-written code may name a last register where a tuple is meant.
 inline constexpr int kVectorRegisters = 512 + 64;

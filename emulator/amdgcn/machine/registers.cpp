@@ -9,8 +9,6 @@
 namespace kiln::emulator::amdgcn {
 namespace {
 
-constexpr std::uint64_t kAll = ~std::uint64_t{0};
-
 /// For each lane the lane that DPP reads, or -1 where there is none.
 /// The lane of its row, or of its four, that `lane` reads under control `c`; -1: none.
 int dpp_source_in_row(int c, int lane) {
@@ -168,11 +166,11 @@ View Wave::raw(const Operand& o, int dword, Lanes& buffer) const {
     return {v[static_cast<std::size_t>(reg)].l, defined[reg]};
   }
   std::uint32_t value;
-  std::uint64_t def = kAll;
+  std::uint64_t def = kAllLanes;
   if (o.kind == Operand::Kind::sgpr) {
     const int reg = o.reg + (o.dwords > 1 ? dword : 0);
     value = o.dwords == 1 && dword == 1 ? 0 : s[reg];
-    def = s_is_defined(reg) ? kAll : 0;
+    def = s_is_defined(reg) ? kAllLanes : 0;
   } else {
     const std::uint64_t wide = scalar64(o);
     value = static_cast<std::uint32_t>(dword == 0 ? wide : wide >> 32);
@@ -244,7 +242,7 @@ void Wave::put(const Inst& in, int i, const Lanes& value, std::uint64_t value_de
       if (m.sext_pad && (value.l[lane] >> (bits - 1) & 1)) rest = ~((field - 1) | field);
       out[lane] = placed | rest;
     }
-  } else if (mask == kAll) {
+  } else if (mask == kAllLanes) {
     std::memcpy(out, value.l, sizeof value.l);
   } else {
     for (int lane = 0; lane < kLanes; ++lane) {

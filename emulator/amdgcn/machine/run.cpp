@@ -13,7 +13,6 @@
 namespace kiln::emulator::amdgcn {
 namespace {
 
-constexpr std::uint64_t kAll = ~std::uint64_t{0};
 constexpr int kQuantum = 2000;  ///< instructions a wave runs before another gets its turn
 
 std::uint64_t mix(std::uint64_t a, std::uint64_t b) {
@@ -65,7 +64,7 @@ void set_up(Wave& w, const KernelCode& kernel) {
   const Dim3& block = w.grid.launch.block;
   const std::uint64_t first = static_cast<std::uint64_t>(w.index) * kLanes, lanes = block.count();
   const std::uint64_t active = std::min<std::uint64_t>(kLanes, lanes - first);
-  w.set_s64(kExec, active == kLanes ? kAll : (std::uint64_t{1} << active) - 1);
+  w.set_s64(kExec, active == kLanes ? kAllLanes : (std::uint64_t{1} << active) - 1);
   for (std::uint64_t lane = 0; lane < active; ++lane) {
     const std::uint64_t t = first + lane;
     const auto x = static_cast<std::uint32_t>(t % block.x),
@@ -73,7 +72,7 @@ void set_up(Wave& w, const KernelCode& kernel) {
                z = static_cast<std::uint32_t>(t / block.x / block.y);
     w.v[0].l[lane] = x | (abi.workitem_dims > 1 ? y << 10 : 0) | (abi.workitem_dims > 2 ? z << 20 : 0);
   }
-  w.defined[0] = kAll;
+  w.defined[0] = kAllLanes;
 }
 
 [[noreturn]] void fail(const Wave& w, const Inst& in, const std::string& what) {

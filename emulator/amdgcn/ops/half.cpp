@@ -6,6 +6,7 @@
 #include <cstring>
 
 #include "emulator/amdgcn/ops/ops.hpp"
+#include "emulator/amdgcn/ops/words.hpp"
 #include "emulator/tensor/numeric.hpp"
 
 namespace kiln::emulator::amdgcn {
@@ -14,9 +15,6 @@ namespace {
 using u32 = std::uint32_t;
 using i32 = std::int32_t;
 
-float widen(u32 bits) {
-  return f16_to_f32(static_cast<std::uint16_t>(bits));
-}
 u32 narrow(double x) {
   return static_cast<u32>(from_double(FloatFormat::f16, x));
 }
@@ -139,13 +137,6 @@ void ldexp_f16(Wave& w, const Inst& in) {
     out.l[l] = narrow(std::ldexp(widen(h.s[0].l[l]), static_cast<std::int16_t>(h.s[1].l[l])));
   }
   put_half(w, in, 2, out, h.defined, false, true);
-}
-
-i32 s16(u32 x) {
-  return static_cast<std::int16_t>(x);
-}
-u32 from(i32 x) {
-  return static_cast<u32>(x);
 }
 
 /// v_fma_mix*: each source is f32, or an f16 half where op_sel_hi is set (op_sel picks the half); the result

@@ -3,6 +3,7 @@
 #include <bit>
 
 #include "emulator/amdgcn/ops/ops.hpp"
+#include "emulator/amdgcn/ops/words.hpp"
 
 namespace kiln::emulator::amdgcn {
 namespace {
@@ -11,15 +12,7 @@ using u32 = std::uint32_t;
 using i32 = std::int32_t;
 using u64 = std::uint64_t;
 using i64 = std::int64_t;
-using u16 = std::uint16_t;
-using i16 = std::int16_t;
 
-i32 sign(u32 x) {
-  return static_cast<i32>(x);
-}
-u32 from(i32 x) {
-  return static_cast<u32>(x);
-}
 i32 sext24(u32 x) {
   return sign(x << 8) >> 8;
 }
@@ -27,7 +20,7 @@ u32 h(u32 x) {
   return x & 0xffff;
 }
 i32 hs(u32 x) {
-  return static_cast<i16>(x);
+  return static_cast<std::int16_t>(x);
 }
 
 template <bool Negate, bool Reverse, bool CarryIn>

@@ -116,7 +116,7 @@ void complete_write(Wave& w, Pending& op) {
   });
 }
 
-void complete_atomic(Wave& w, Pending& op) {
+void complete_local_atomic(Wave& w, Pending& op) {
   const Inst& in = *op.inst;
   Lds& lds = w.wg.lds;
   const int bytes = in.bytes, reg = op.dst.first - kScalarRegisters;
@@ -355,12 +355,12 @@ void add_lds_ops(OpTable& t) {
                                     .cls = Class::lds_atomic,
                                     .dsts = 0,
                                     .bytes = bytes,
-                                    .complete = complete_atomic,
+                                    .complete = complete_local_atomic,
                                     .sub = static_cast<std::uint8_t>(op)};
     t["ds_" + name + "_rtn_" + type] = {.exec = atomic<true>,
                                         .cls = Class::lds_atomic,
                                         .bytes = bytes,
-                                        .complete = complete_atomic,
+                                        .complete = complete_local_atomic,
                                         .sub = static_cast<std::uint8_t>(op)};
   };
   for (const std::string bits : {"32", "64"}) {

@@ -3,12 +3,11 @@
 
 #include <bit>
 
+#include "emulator/amdgcn/load/isa.hpp"
 #include "emulator/tensor/multiversion.hpp"
 
 namespace kiln::emulator::amdgcn {
 namespace {
-
-constexpr int kLanes = 64;
 
 /// The same as f16_to_f32, without branches.
 [[gnu::always_inline]] inline float half_to_float(std::uint32_t h) {

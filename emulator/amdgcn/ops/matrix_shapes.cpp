@@ -5,7 +5,7 @@ namespace kiln::emulator::amdgcn {
 namespace {
 
 using E = Element;
-constexpr MatrixShape kShapes[] = {
+constexpr MatrixShape kTable[] = {
     {"v_mfma_f32_32x32x1f32", 32, 32, 1, 2, E::f32, E::f32},
     {"v_mfma_f32_16x16x1f32", 16, 16, 1, 4, E::f32, E::f32},
     {"v_mfma_f32_4x4x1f32", 4, 4, 1, 16, E::f32, E::f32},
@@ -83,7 +83,7 @@ constexpr MatrixShape kShapes[] = {
 }  // namespace
 
 std::span<const MatrixShape> matrix_shapes() {
-  return kShapes;
+  return kTable;
 }
 
 Coordinate a_coordinate(const MatrixShape& s, int lane, int e, int bits) {

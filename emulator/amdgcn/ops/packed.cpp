@@ -3,6 +3,7 @@
 #include <cmath>
 
 #include "emulator/amdgcn/ops/ops.hpp"
+#include "emulator/amdgcn/ops/words.hpp"
 #include "emulator/tensor/numeric.hpp"
 
 namespace kiln::emulator::amdgcn {
@@ -10,16 +11,6 @@ namespace {
 
 using u32 = std::uint32_t;
 using i32 = std::int32_t;
-
-float widen(u32 bits) {
-  return f16_to_f32(static_cast<std::uint16_t>(bits));
-}
-i32 s16(u32 x) {
-  return static_cast<std::int16_t>(x);
-}
-u32 from(i32 x) {
-  return static_cast<u32>(x);
-}
 
 /// Source halves after op_sel, op_sel_hi and the neg bits: [source][0 low, 1 high].
 template <int N>

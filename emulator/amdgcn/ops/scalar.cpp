@@ -3,6 +3,7 @@
 #include <type_traits>
 
 #include "emulator/amdgcn/ops/ops.hpp"
+#include "emulator/amdgcn/ops/words.hpp"
 
 namespace kiln::emulator::amdgcn {
 namespace {
@@ -75,12 +76,6 @@ void cmpk(Wave& w, const Inst& in) {
   w.scc = F(w.scalar32(in.ops[0]), static_cast<std::uint16_t>(in.ops[1].literal));
 }
 
-i32 sign(u32 x) {
-  return static_cast<i32>(x);
-}
-i32 sext16(u32 x) {
-  return static_cast<std::int16_t>(x);
-}
 /// Bits from `offset` on; b: offset, from bit 16 on the width.
 template <typename U>
 U bfe_unsigned(U a, U b, bool& c) {
@@ -116,7 +111,7 @@ void mov32(Wave& w, const Inst& in) {
     w.s_defined[in.ops[0].reg >> 6] &= ~(u64{1} << (in.ops[0].reg & 63));
 }
 void movk(Wave& w, const Inst& in) {
-  w.set_scalar32(in.ops[0], static_cast<u32>(sext16(static_cast<u32>(in.ops[1].literal))));
+  w.set_scalar32(in.ops[0], static_cast<u32>(s16(static_cast<u32>(in.ops[1].literal))));
 }
 void cmov32(Wave& w, const Inst& in) {
   if (w.scc) w.set_scalar32(in.ops[0], w.scalar32(in.ops[1]));
@@ -341,7 +336,7 @@ void add_scalar_ops(OpTable& t) {
         return x == 0 ? ~0U : static_cast<u32>(std::countl_zero(x));
       })>);
   add("s_sext_i32_i8", s1<([](u32 a, bool&) { return static_cast<u32>(static_cast<std::int8_t>(a)); })>);
-  add("s_sext_i32_i16", s1<([](u32 a, bool&) { return static_cast<u32>(sext16(a)); })>);
+  add("s_sext_i32_i16", s1<([](u32 a, bool&) { return static_cast<u32>(s16(a)); })>);
   add(
       "s_bitset0_b32", [](Wave& w, const Inst& in) { bitset(w, in, false, false); }, Num::b32, true);
   add(
@@ -397,10 +392,10 @@ void add_scalar_ops(OpTable& t) {
   add("s_andn1_wrexec_b64", wrexec<([](u64 a, u64 b) -> u64 { return ~a & b; })>, Num::b64);
   add("s_andn2_wrexec_b64", wrexec<([](u64 a, u64 b) -> u64 { return a & ~b; })>, Num::b64);
 
-#define COMPARE(name, operation)                                                                    \
-  compare("s_cmp_" name "_i32", cmp<([](u32 a, u32 b) { return sign(a) operation sign(b); })>);     \
-  compare("s_cmp_" name "_u32", cmp<([](u32 a, u32 b) { return a operation b; })>);                 \
-  compare("s_cmpk_" name "_i32", cmpk<([](u32 a, u32 b) { return sign(a) operation sext16(b); })>); \
+#define COMPARE(name, operation)                                                                 \
+  compare("s_cmp_" name "_i32", cmp<([](u32 a, u32 b) { return sign(a) operation sign(b); })>);  \
+  compare("s_cmp_" name "_u32", cmp<([](u32 a, u32 b) { return a operation b; })>);              \
+  compare("s_cmpk_" name "_i32", cmpk<([](u32 a, u32 b) { return sign(a) operation s16(b); })>); \
   compare("s_cmpk_" name "_u32", cmpk<([](u32 a, u32 b) { return a operation(b & 0xffff); })>)
   COMPARE("eq", ==);
   COMPARE("lg", !=);

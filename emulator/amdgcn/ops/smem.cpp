@@ -7,7 +7,7 @@
 namespace kiln::emulator::amdgcn {
 namespace {
 
-void complete_load(Wave& w, Pending& op) {
+void complete_scalar_load(Wave& w, Pending& op) {
   const int dwords = op.inst->bytes / 4;
   const int first = op.dst.first;
   for (int i = 0; i < dwords; ++i) {
@@ -94,13 +94,16 @@ void add_scalar_memory_ops(OpTable& t) {
     std::uint8_t bytes;
   } widths[] = {{"dword", 4}, {"dwordx2", 8}, {"dwordx4", 16}, {"dwordx8", 32}, {"dwordx16", 64}};
   for (const auto& width : widths) {
-    t[std::string("s_load_") + width.suffix] = {
-        .exec = load, .cls = Class::smem, .num = Num::b64, .bytes = width.bytes, .complete = complete_load};
+    t[std::string("s_load_") + width.suffix] = {.exec = load,
+                                                .cls = Class::smem,
+                                                .num = Num::b64,
+                                                .bytes = width.bytes,
+                                                .complete = complete_scalar_load};
     t[std::string("s_buffer_load_") + width.suffix] = {.exec = buffer_load,
                                                        .cls = Class::smem,
                                                        .num = Num::b64,
                                                        .bytes = width.bytes,
-                                                       .complete = complete_load};
+                                                       .complete = complete_scalar_load};
   }
   t["s_memtime"] =
       t["s_memrealtime"] = {.exec = time, .cls = Class::smem, .num = Num::b64, .complete = complete_time};

@@ -56,7 +56,7 @@ void fetch(Wave& w, Pending& op, int lane, u32 (&out)[4]) {
   }
 }
 
-void complete_load(Wave& w, Pending& op) {
+void complete_vector_load(Wave& w, Pending& op) {
   const Inst& in = *op.inst;
   const int dwords = op.dst.count, reg = op.dst.first - kScalarRegisters;
   for_lanes(op.exec, [&](int lane) {
@@ -109,7 +109,7 @@ void complete_store(Wave& w, Pending& op) {
   });
 }
 
-void complete_atomic(Wave& w, Pending& op) {
+void complete_vector_atomic(Wave& w, Pending& op) {
   const Inst& in = *op.inst;
   const auto kind = static_cast<Atomic>(in.sub);
   const int bytes = in.bytes, reg = op.dst.first - kScalarRegisters;
@@ -257,7 +257,7 @@ void add_space(OpTable& t, const std::string& prefix) {
                                       .cls = Class::vmem_load,
                                       .reads_dst = (l.narrow & (kLow16 | kHigh16)) != 0,
                                       .bytes = l.bytes,
-                                      .complete = complete_load,
+                                      .complete = complete_vector_load,
                                       .sub = l.narrow};
     if (S == Space::global) {
       t[prefix + "load_lds_" + l.suffix] = {.exec = load<S>,
@@ -281,7 +281,7 @@ void add_space(OpTable& t, const std::string& prefix) {
     t[prefix + "atomic_" + name] = {.exec = atomic<S>,
                                     .cls = Class::vmem_atomic,
                                     .bytes = bytes,
-                                    .complete = complete_atomic,
+                                    .complete = complete_vector_atomic,
                                     .sub = static_cast<std::uint8_t>(op)};
   };
   for (const auto& a : kAtomics) {
@@ -301,7 +301,7 @@ void complete_buffer_load(Wave& w, Pending& op) {
   if (op.inst->mod.to_lds)
     complete_dma(w, op);
   else
-    complete_load(w, op);
+    complete_vector_load(w, op);
 }
 
 }  // namespace

@@ -12,9 +12,6 @@ namespace {
 using u64 = std::uint64_t;
 using s64 = std::int64_t;
 
-bool is_signed(Type t) {
-  return t == Type::s8 || t == Type::s16 || t == Type::s32 || t == Type::s64;
-}
 void three(Decoder& d, Scalar f) {
   const Ref r = d.dst(d.operand(0), 4), a = d.src(d.operand(1), 4), b = d.src(d.operand(2), 4),
             c = d.src(d.operand(3), 4);

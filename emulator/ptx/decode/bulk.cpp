@@ -126,7 +126,7 @@ void gather_rows(const TensorMapRequest& map, const std::int32_t* coordinates, s
 }
 
 /// Whether a store leaves in global memory what is there, or what a store under way will leave there.
-bool stores_the_same(const Cluster& c, const BulkCopy& b, const BoxRun& run) {
+bool box_stores_the_same(const Cluster& c, const BulkCopy& b, const BoxRun& run) {
   const std::uint8_t* const to = c.launch->memory->at(run.global);
   bool same = true;
   each_piece(run, [&](std::uint32_t from, std::uint32_t at, std::uint32_t bytes) {
@@ -179,7 +179,8 @@ void track(Warp& w, const Op& op, int lane, BulkCopy& b, bool repeated) {
       if (b.reduce)
         globals.strong_access(w, op, lane, run.global, run.bytes, true, out, out_epoch);
       else
-        globals.access(w, op, lane, run.global, run.bytes, true, out, out_epoch, stores_the_same(c, b, run));
+        globals.access(w, op, lane, run.global, run.bytes, true, out, out_epoch,
+                       box_stores_the_same(c, b, run));
     }
     return;
   }

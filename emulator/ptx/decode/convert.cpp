@@ -11,14 +11,14 @@ namespace {
 using u64 = std::uint64_t;
 using s64 = std::int64_t;
 
-struct Form {
+struct Number {
   bool floating = false, is_signed = false;
   FloatFormat format = FloatFormat::f32;
   int bytes = 0;  ///< of one element
   int pair = 1;   ///< elements in the operand
 };
 
-bool form_of(std::string_view m, Form& f) {
+bool number_of(std::string_view m, Number& f) {
   struct Row {
     std::string_view name;
     FloatFormat format;
@@ -41,7 +41,7 @@ bool form_of(std::string_view m, Form& f) {
 }
 
 struct Conversion {
-  Form to, from;
+  Number to, from;
   FloatOptions options;
   bool round_integral = false;
 };
@@ -108,8 +108,8 @@ Conversion conversion_of(Decoder& d) {
   Conversion c;
   int found = 0;
   for (const auto m : d.in->modifiers) {
-    Form f;
-    if (!form_of(m, f)) continue;
+    Number f;
+    if (!number_of(m, f)) continue;
     (found == 0 ? c.to : c.from) = f;
     ++found;
   }
@@ -125,16 +125,16 @@ Conversion conversion_of(Decoder& d) {
   return c;
 }
 
-struct Row {
+struct CvtOperand {
   Ref ref;
   int size;  ///< of a lane
 };
-Row cvt_source(Decoder& d, const Operand& o, int bytes) {
+CvtOperand cvt_source(Decoder& d, const Operand& o, int bytes) {
   const int size = d.size_of_register(o, bytes);
   if (size < bytes || size == 3) d.fail("operand too small in");
   return {d.src(o, size), size};
 }
-Row cvt_result(Decoder& d, const Conversion& c) {
+CvtOperand cvt_result(Decoder& d, const Conversion& c) {
   const int bytes = c.to.bytes * c.to.pair;
   const int size = d.size_of_register(d.operand(0), bytes);
   if (size < bytes || size == 3) d.fail("register too small in");
@@ -142,8 +142,9 @@ Row cvt_result(Decoder& d, const Conversion& c) {
 }
 
 /// Two values to a pair.
-void decode_cvt_two(Decoder& d, const Conversion& c, const Row& r) {
-  const Row a = cvt_source(d, d.operand(1), c.from.bytes), b = cvt_source(d, d.operand(2), c.from.bytes);
+void decode_cvt_two(Decoder& d, const Conversion& c, const CvtOperand& r) {
+  const CvtOperand a = cvt_source(d, d.operand(1), c.from.bytes),
+                   b = cvt_source(d, d.operand(2), c.from.bytes);
   if (c.to.format == FloatFormat::bf16 && c.to.pair == 2 && c.from.format == FloatFormat::f32 &&
       c.options.rounding == Rounding::rn && !c.options.relu && !c.options.satfinite && r.size == 4) {
     d.emit_alu(Alu::bf16x2_f32, Kind::conversion, r.ref, a.ref, b.ref);
@@ -154,7 +155,7 @@ void decode_cvt_two(Decoder& d, const Conversion& c, const Row& r) {
 }
 
 /// Conversions that have operations of their own; false: not one of them.
-bool decode_cvt_fast(Decoder& d, const Conversion& c, const Row& r, const Row& a) {
+bool decode_cvt_fast(Decoder& d, const Conversion& c, const CvtOperand& r, const CvtOperand& a) {
   const auto between = [&](int to, int from) {
     return r.size == to && a.size == from && c.from.bytes == from && c.to.bytes == to;
   };
@@ -179,9 +180,9 @@ bool decode_cvt_fast(Decoder& d, const Conversion& c, const Row& r, const Row& a
 void decode_cvt(Decoder& d) {
   if (d.has("pack")) return decode_cvt_pack(d);
   const Conversion c = conversion_of(d);
-  const Row r = cvt_result(d, c);
+  const CvtOperand r = cvt_result(d, c);
   if (d.operands() == 3) return decode_cvt_two(d, c, r);
-  const Row a = cvt_source(d, d.operand(1), c.from.bytes * c.from.pair);
+  const CvtOperand a = cvt_source(d, d.operand(1), c.from.bytes * c.from.pair);
   if (decode_cvt_fast(d, c, r, a)) return;
   d.emit_scalar(run_cvt, Kind::conversion, r.ref, r.size, a.ref, a.size).imm =
       reinterpret_cast<std::intptr_t>(d.own(c));

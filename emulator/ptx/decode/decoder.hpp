@@ -162,6 +162,12 @@ void decode_mad_saturated(Decoder& d);
 /// Arithmetic that came with sm_100 under opcodes of old; false: the instruction is none of it (blackwell.cpp).
 bool decode_blackwell(Decoder& d);
 
+/// What only orders or hints is done here.
+inline void nothing(Warp&, const Op&) {}
+
+inline bool is_signed(Type t) {
+  return t == Type::s8 || t == Type::s16 || t == Type::s32 || t == Type::s64;
+}
 /// The operation of elements as wide as a type.
 Alu pick(const Decoder& d, Type t, Alu a16, Alu a32, Alu a64);
 

@@ -13,10 +13,6 @@ namespace {
 using u64 = std::uint64_t;
 using s64 = std::int64_t;
 
-bool is_signed(Type t) {
-  return t == Type::s8 || t == Type::s16 || t == Type::s32 || t == Type::s64;
-}
-
 // --- carries: the condition code is one bit a lane ---
 enum CarryFlag : std::uint16_t { kSubtract = 1, kIn = 2, kOut = 4, kHigh = 8, kSigned = 16 };
 
@@ -113,7 +109,7 @@ namespace {
 // --- comparisons ---
 constexpr std::string_view kCompare[] = {"eq", "ne",  "lt",  "le",  "gt",  "ge",  "lo",  "ls",  "hi",
                                          "hs", "equ", "neu", "ltu", "leu", "gtu", "geu", "num", "nan"};
-int comparison(Decoder& d) {
+int pair_comparison(Decoder& d) {
   for (int i = 0; i < static_cast<int>(std::size(kCompare)); ++i)
     if (d.has(kCompare[i])) return i;
   d.unsupported();
@@ -146,14 +142,14 @@ bool compare(int op, T x, T y) {
       return nan || compare(op - 10, x, y);
   }
 }
-struct Set {
+struct PairSet {
   int op = 0;
   Type source = Type::none, result = Type::none;
   bool ftz = false;
   int join = -1;  ///< and, or, xor with a predicate
   bool negated = false;
 };
-bool compare_bits(const Set& s, u64 a, u64 b) {
+bool compare_bits(const PairSet& s, u64 a, u64 b) {
   switch (s.source) {
     case Type::f16:
     case Type::f16x2:
@@ -179,12 +175,12 @@ bool compare_bits(const Set& s, u64 a, u64 b) {
     }
   }
 }
-bool joined(const Set& s, bool r, u64 p) {
+bool joined(const PairSet& s, bool r, u64 p) {
   const bool q = (p != 0) != s.negated;
   return s.join == 0 ? r && q : s.join == 1 ? r || q : s.join == 2 ? r != q : r;
 }
 u64 run_set(const Op& op, u64 a, u64 b, u64 c) {
-  const auto& s = *reinterpret_cast<const Set*>(op.imm);
+  const auto& s = *reinterpret_cast<const PairSet*>(op.imm);
   if (s.source == Type::f16x2 || s.source == Type::bf16x2) {
     const u64 one = s.result == Type::f16x2 ? 0x3c00 : s.result == Type::bf16x2 ? 0x3f80 : 0xffff;
     return (joined(s, compare_bits(s, a, b), c) ? one : 0) |
@@ -203,8 +199,8 @@ u64 run_set(const Op& op, u64 a, u64 b, u64 c) {
   }
 }
 void decode_set(Decoder& d) {
-  Set s;
-  s.op = comparison(d);
+  PairSet s;
+  s.op = pair_comparison(d);
   s.ftz = d.has("ftz");
   const auto t = d.types();
   if (t.size() != 2) d.unsupported();
@@ -225,7 +221,7 @@ void decode_set(Decoder& d) {
 
 /// Two results: of the halves, or of one comparison and its complement.
 void run_setp(Warp& w, const Op& op) {
-  const auto& s = *static_cast<const Set*>(op.aux);
+  const auto& s = *static_cast<const PairSet*>(op.aux);
   const bool pair = s.source == Type::f16x2 || s.source == Type::bf16x2;
   const auto size = static_cast<std::uint8_t>(size_of(s.source));
   std::uint32_t lo = 0, hi = 0;
@@ -247,8 +243,8 @@ void run_setp(Warp& w, const Op& op) {
 }  // namespace
 
 void decode_setp_lanes(Decoder& d) {
-  Set s;
-  s.op = comparison(d);
+  PairSet s;
+  s.op = pair_comparison(d);
   s.ftz = d.has("ftz");
   s.source = d.last_type();
   s.join = d.operands() > 3 ? d.which({"and", "or", "xor"}) : -1;

@@ -15,9 +15,6 @@ bool is_float(Type t) {
   return t == Type::f16 || t == Type::f16x2 || t == Type::bf16 || t == Type::bf16x2 || t == Type::f32 ||
          t == Type::f64;
 }
-bool is_signed(Type t) {
-  return t == Type::s8 || t == Type::s16 || t == Type::s32 || t == Type::s64;
-}
 void two(Decoder& d, Alu op, int size, Kind kind = Kind::integer) {
   const Ref r = d.dst(d.operand(0), size);
   const Ref a = d.src(d.operand(1), size), b = d.src(d.operand(2), size);

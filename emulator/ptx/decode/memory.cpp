@@ -339,7 +339,7 @@ Moved moved_by(Decoder& d, bool load) {
   if (m.row == 0) m.row = m.width;
   return m;
 }
-bool is_signed(Type t) {
+bool extends_sign(Type t) {
   return t == Type::s8 || t == Type::s16 || t == Type::s32;
 }
 
@@ -353,7 +353,7 @@ void decode_parameter(Decoder& d, const Moved& m, std::uint32_t id, std::int64_t
   for (std::size_t i = 0; i < m.count; ++i) {
     if (m.sinks[i]) continue;
     const Ref from = d.param_row(v, id, offset + static_cast<std::int64_t>(i) * m.width, m.width,
-                                 is_signed(m.type), m.row);
+                                 extends_sign(m.type), m.row);
     d.emit_alu(mov, Kind::parameter, m.refs[i], from);
   }
 }
@@ -394,8 +394,9 @@ void decode_ldst(Decoder& d) {
   op.width = static_cast<std::uint8_t>(m.width);
   op.dsize = static_cast<std::uint8_t>(m.row);
   op.use = load ? Use::load : Use::store;
-  op.flags = static_cast<std::uint16_t>((name == "shared::cluster" ? 1 : 0) | (frame ? 2 : 0) |
-                                        (is_signed(m.type) ? 4 : 0) | (strong ? 0x100 : 0) | order_flags(d));
+  op.flags =
+      static_cast<std::uint16_t>((name == "shared::cluster" ? 1 : 0) | (frame ? 2 : 0) |
+                                 (extends_sign(m.type) ? 4 : 0) | (strong ? 0x100 : 0) | order_flags(d));
 }
 
 void decode_store(Decoder& d) {
@@ -424,7 +425,6 @@ void run_store_predicate(Warp& w, const Op& op) {
   });
 }
 
-void nothing(Warp&, const Op&) {}
 void decode_nothing(Decoder& d) {
   d.emit(nothing, Kind::other);
 }

@@ -59,19 +59,19 @@ float f32_of(u64 bits) {
   return std::bit_cast<float>(static_cast<std::uint32_t>(bits));
 }
 
-struct Conversion {
+struct NarrowConversion {
   const Narrow* format = nullptr;
   bool relu = false, satfinite = false;
 };
 
 u64 run_to_pair(const Op& op, u64 a, u64 b, u64) {
-  const auto& c = *reinterpret_cast<const Conversion*>(op.imm);
+  const auto& c = *reinterpret_cast<const NarrowConversion*>(op.imm);
   return u64{encode(*c.format, f32_of(a), c.relu, {}, true)} << c.format->slot |
          encode(*c.format, f32_of(b), c.relu, {}, true);
 }
 
 u64 run_from_pair(const Op& op, u64 a, u64, u64) {
-  const auto& c = *reinterpret_cast<const Conversion*>(op.imm);
+  const auto& c = *reinterpret_cast<const NarrowConversion*>(op.imm);
   const auto one = [&](u64 bits) {
     const auto byte = static_cast<std::uint8_t>(bits);
     float x = c.format->mantissa == 1   ? tcgen05::e2m1_to_f32(byte)
@@ -110,7 +110,7 @@ u64 run_from_scales(const Op&, u64 a, u64, u64) {
 
 /// Stochastic rounding of two f32: the halves of the random bits are added to what is cut off.
 u64 run_dithered_pair(const Op& op, u64 a, u64 b, u64 random) {
-  const auto& c = *reinterpret_cast<const Conversion*>(op.imm);
+  const auto& c = *reinterpret_cast<const NarrowConversion*>(op.imm);
   const double high = static_cast<double>(random >> 16 & 0xffff) / 65536,
                low = static_cast<double>(random & 0xffff) / 65536;
   return u64{encode(*c.format, f32_of(a), c.relu, high, c.satfinite)} << 16 |
@@ -118,7 +118,7 @@ u64 run_dithered_pair(const Op& op, u64 a, u64 b, u64 random) {
 }
 
 void run_dithered_four(Warp& w, const Op& op) {
-  const auto& c = *static_cast<const Conversion*>(op.aux);
+  const auto& c = *static_cast<const NarrowConversion*>(op.aux);
   const Program& p = *w.block->cluster->program;
   for (std::uint32_t m = w.exec; m != 0; m &= m - 1) {
     const int lane = std::countr_zero(m);
@@ -141,7 +141,7 @@ const Narrow* format_of(std::string_view m, std::string_view suffix) {
   return nullptr;
 }
 
-void decode_dithered(Decoder& d, std::string_view to, Conversion c) {
+void decode_dithered(Decoder& d, std::string_view to, NarrowConversion c) {
   const auto last = [&](std::size_t i) { return d.src(d.operand(i), 4); };
   if ((c.format = format_of(to, "x2")) != nullptr && c.format->slot == 16) {
     const Ref r = d.dst(d.operand(0), 4), a = last(1), b = last(2), random = last(3);
@@ -179,7 +179,7 @@ void decode_scales(Decoder& d, bool to_scales) {
 bool decode_narrow_cvt(Decoder& d) {
   if (d.in->opcode != "cvt" || d.in->modifiers.size() < 2) return false;
   const std::string_view to = d.in->modifiers[d.in->modifiers.size() - 2], from = d.in->modifiers.back();
-  Conversion c;
+  NarrowConversion c;
   c.relu = d.has("relu");
   c.satfinite = d.has("satfinite");
   if (d.has("rs")) return decode_dithered(d, to, c), true;

@@ -13,10 +13,10 @@ namespace {
 using s64 = std::int64_t;
 using u64 = std::uint64_t;
 
-enum class Do : std::uint8_t { add, sub, avrg, absdiff, min, max, eq, ne, lt, le, gt, ge };
+enum class PackedDo : std::uint8_t { add, sub, avrg, absdiff, min, max, eq, ne, lt, le, gt, ge };
 
 struct Packed {
-  Do what = Do::add;
+  PackedDo what = PackedDo::add;
   int count = 2;  ///< elements: 2 halves or 4 bytes
   bool signed_d = false, signed_a = false, signed_b = false, saturate = false, sum = false;
   /// Element i of a source: of a, or (from `count` on) of b.
@@ -24,31 +24,31 @@ struct Packed {
   std::uint32_t mask = 0;  ///< elements of d that are written or summed
 };
 
-s64 compute(Do what, s64 x, s64 y) {
+s64 compute(PackedDo what, s64 x, s64 y) {
   switch (what) {
-    case Do::add:
+    case PackedDo::add:
       return x + y;
-    case Do::sub:
+    case PackedDo::sub:
       return x - y;
-    case Do::avrg:
+    case PackedDo::avrg:
       return (x + y + (x + y >= 0 ? 1 : 0)) >> 1;
-    case Do::absdiff:
+    case PackedDo::absdiff:
       return x > y ? x - y : y - x;
-    case Do::min:
+    case PackedDo::min:
       return std::min(x, y);
-    case Do::max:
+    case PackedDo::max:
       return std::max(x, y);
-    case Do::eq:
+    case PackedDo::eq:
       return x == y;
-    case Do::ne:
+    case PackedDo::ne:
       return x != y;
-    case Do::lt:
+    case PackedDo::lt:
       return x < y;
-    case Do::le:
+    case PackedDo::le:
       return x <= y;
-    case Do::gt:
+    case PackedDo::gt:
       return x > y;
-    case Do::ge:
+    case PackedDo::ge:
       return x >= y;
   }
   return 0;
@@ -125,8 +125,8 @@ void decode_packed(Decoder& d) {
   const auto is_signed = [](Type type) { return type == Type::s32; };
   Packed p;
   p.count = d.in->opcode.back() == '2' ? 2 : 4;
-  p.what = set ? static_cast<Do>(static_cast<int>(Do::eq) + compare)
-               : static_cast<Do>(std::find(std::begin(kOps), std::end(kOps), name) - std::begin(kOps));
+  p.what = set ? static_cast<PackedDo>(static_cast<int>(PackedDo::eq) + compare)
+               : static_cast<PackedDo>(std::find(std::begin(kOps), std::end(kOps), name) - std::begin(kOps));
   p.signed_d = is_signed(t[0]), p.signed_a = is_signed(t[1]), p.signed_b = is_signed(t[2]);
   p.saturate = d.has("sat"), p.sum = d.has("add");
   select(d, d.operand(1), p.count, 0, p.a);

@@ -19,20 +19,20 @@ bool writes_first_operand(const Instruction& in) {
 namespace {
 
 /// A set of registers.
-class Set {
+class RegisterSet {
  public:
-  Set(std::size_t size, bool full) : words_((size + 63) / 64, full ? ~std::uint64_t{0} : 0) {}
+  RegisterSet(std::size_t size, bool full) : words_((size + 63) / 64, full ? ~std::uint64_t{0} : 0) {}
   bool has(std::uint32_t r) const { return (words_[r / 64] >> r % 64 & 1) != 0; }
   void add(std::uint32_t r) { words_[r / 64] |= std::uint64_t{1} << r % 64; }
   void remove(std::uint32_t r) { words_[r / 64] &= ~(std::uint64_t{1} << r % 64); }
-  void keep(const Set& other) {
+  void keep(const RegisterSet& other) {
     for (std::size_t i = 0; i < words_.size(); ++i) words_[i] &= other.words_[i];
   }
-  void join(const Set& other) {
+  void join(const RegisterSet& other) {
     for (std::size_t i = 0; i < words_.size(); ++i) words_[i] |= other.words_[i];
   }
   /// Takes `more` and not `less` in; whether that is news.
-  bool join_without(const Set& more, const Set& less) {
+  bool join_without(const RegisterSet& more, const RegisterSet& less) {
     std::uint64_t news = 0;
     for (std::size_t i = 0; i < words_.size(); ++i) {
       const std::uint64_t now = words_[i] | (more.words_[i] & ~less.words_[i]);
@@ -41,7 +41,7 @@ class Set {
     }
     return news != 0;
   }
-  bool operator==(const Set&) const = default;
+  bool operator==(const RegisterSet&) const = default;
   template <class F>
   void each(F f) const {
     for (std::size_t i = 0; i < words_.size(); ++i)
@@ -54,11 +54,11 @@ class Set {
 };
 
 /// Statements that run one after another.
-struct Part {
+struct Stretch {
   std::uint32_t begin = 0, end = 0;
   std::vector<std::size_t> next;
-  Set written, live;   ///< for certain in this part; before its first statement
-  Set assigned_after;  ///< for certain
+  RegisterSet written, live;   ///< for certain in this part; before its first statement
+  RegisterSet assigned_after;  ///< for certain
 };
 
 bool leaves(const Instruction& in) {
@@ -79,7 +79,7 @@ class Flow {
  public:
   explicit Flow(const Function& f) : f_(f), registers_(f.registers.size()) {
     split();
-    for (Part& p : parts_) summarize(p);
+    for (Stretch& p : parts_) summarize(p);
     find_assigned();
     find_live();
   }
@@ -87,7 +87,7 @@ class Flow {
     RegisterLives r;
     r.assigned.assign(registers_, true);
     r.lives.resize(registers_);
-    Set assigned(registers_, false);
+    RegisterSet assigned(registers_, false);
     for (std::size_t i = 0; i < parts_.size(); ++i) {
       assigned = before(i);
       for (std::uint32_t s = parts_[i].begin; s < parts_[i].end; ++s) take(s, assigned, r);
@@ -111,11 +111,11 @@ class Flow {
     }
     std::vector<std::size_t> part_at(count + 1, 0);
     for (std::uint32_t s = 0; s < count; ++s) {
-      if (starts[s]) parts_.push_back({s, s, {}, none(), none(), Set(registers_, true)});
+      if (starts[s]) parts_.push_back({s, s, {}, none(), none(), RegisterSet(registers_, true)});
       part_at[s] = parts_.size() - 1;
       parts_.back().end = s + 1;
     }
-    for (Part& p : parts_) {
+    for (Stretch& p : parts_) {
       const Instruction& last = f_.body[p.end - 1];
       for (const std::uint32_t t : targets_of(f_, last))
         if (t < count) p.next.push_back(part_at[t]);
@@ -126,10 +126,10 @@ class Flow {
     for (std::size_t i = 0; i < parts_.size(); ++i)
       for (const std::size_t n : parts_[i].next) previous_[n].push_back(i);
   }
-  Set none() const { return Set(registers_, false); }
+  RegisterSet none() const { return RegisterSet(registers_, false); }
 
   /// What a part writes for certain, and what it reads before.
-  void summarize(Part& p) const {
+  void summarize(Stretch& p) const {
     for (std::uint32_t s = p.begin; s < p.end; ++s) {
       const Instruction& in = f_.body[s];
       each_register(in, [&](std::uint32_t reg, std::size_t, bool write, bool) {
@@ -142,9 +142,9 @@ class Flow {
   }
 
   /// Registers assigned for certain before a part.
-  Set before(std::size_t part) const {
+  RegisterSet before(std::size_t part) const {
     if (part == 0) return none();
-    Set assigned(registers_, true);
+    RegisterSet assigned(registers_, true);
     for (const std::size_t p : previous_[part]) assigned.keep(parts_[p].assigned_after);
     return assigned;
   }
@@ -152,7 +152,7 @@ class Flow {
     for (bool more = true; more;) {
       more = false;
       for (std::size_t i = 0; i < parts_.size(); ++i) {
-        Set after = before(i);
+        RegisterSet after = before(i);
         after.join(parts_[i].written);
         if (after == parts_[i].assigned_after) continue;
         parts_[i].assigned_after = std::move(after);
@@ -169,7 +169,7 @@ class Flow {
     }
   }
 
-  void take(std::uint32_t statement, Set& assigned, RegisterLives& r) const {
+  void take(std::uint32_t statement, RegisterSet& assigned, RegisterLives& r) const {
     const Instruction& in = f_.body[statement];
     const bool elsewhere = in.opcode == "wgmma" || in.opcode == "tcgen05" || in.opcode == "call";
     each_register(in, [&](std::uint32_t reg, std::size_t, bool write, bool) {
@@ -183,7 +183,7 @@ class Flow {
 
   const Function& f_;
   std::size_t registers_;
-  std::vector<Part> parts_;
+  std::vector<Stretch> parts_;
   std::vector<std::vector<std::size_t>> previous_;
 };
 

@@ -10,7 +10,6 @@ namespace {
 
 using u64 = std::uint64_t;
 
-void nothing(Warp&, const Op&) {}
 /// Mbarriers that this warp initialised are there for copies from now on.
 void run_mbarrier_fence(Warp& w, const Op&) {
   for (auto& [offset, m] : w.block->mbarriers) m.fenced |= m.init_warp == w.index;

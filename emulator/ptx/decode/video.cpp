@@ -138,10 +138,6 @@ void run_video(Warp& w, const Op& op) {
   each_lane(w, [&](int l) { w.set(op.d, 4, l, run_lane(v, word(op.a, l), word(op.b, l), word(op.c, l))); });
 }
 
-bool is_signed(Type t) {
-  return t == Type::s32;
-}
-
 Ref source(Decoder& d, Operand o) {
   o.value = o.kind == Operand::Kind::reg ? 0 : o.value;
   o.negated = false;

@@ -12,7 +12,7 @@ namespace {
 
 using u64 = std::uint64_t;
 
-constexpr auto kUnit = static_cast<std::uint32_t>(Unit::cp_async);
+constexpr auto kCopyUnit = static_cast<std::uint32_t>(Unit::cp_async);
 
 /// Each lane's value of a register of `size` bytes, and `add`.
 template <class To>
@@ -76,7 +76,7 @@ void note_short(Warp& w, const Op& op, const WarpCopies& copies, std::uint32_t e
     brings[l] = padded[l];
     if (bytes == 0) continue;
     std::memcpy(padded[l], c.launch->memory->at(copies.global[l]), bytes);
-    c.launch->globals->access(w, op, l, copies.global[l], bytes, false, kUnit, epoch);
+    c.launch->globals->access(w, op, l, copies.global[l], bytes, false, kCopyUnit, epoch);
   }
 }
 
@@ -159,8 +159,8 @@ bool note_plain_copies(Warp& w, const Op& op, const WarpCopies& copies, std::uin
   std::uint8_t padded[32][16];
   if (copies.whole != copies.lanes) note_short(w, op, copies, epoch, padded, brings);
   c.launch->globals->access_lanes(w, op, {copies.global, op.width, copies.whole, 0, origin_of(w, op) - 1},
-                                  kUnit, epoch);
-  c.races->access_lanes({w, op, *w.block, offset, op.width, copies.lanes, 0, true, kUnit, epoch, brings});
+                                  kCopyUnit, epoch);
+  c.races->access_lanes({w, op, *w.block, offset, op.width, copies.lanes, 0, true, kCopyUnit, epoch, brings});
   return true;
 }
 

@@ -14,7 +14,7 @@ namespace {
 using u64 = std::uint64_t;
 
 constexpr u64 kMostBytes = 16777216;  // PTX ISA, st.bulk
-constexpr u64 kUnit = 8;              // the hardware fills 64 bits at a time
+constexpr u64 kFillBytes = 8;         // the hardware fills 64 bits at a time
 
 /// What is wrong with the region of a lane: the finding's kind and text; both empty: nothing.
 struct Complaint {
@@ -22,7 +22,7 @@ struct Complaint {
   std::string text;
 };
 Complaint complaint_of(const Block* b, u64 address, u64 bytes) {
-  if (bytes % kUnit != 0)
+  if (bytes % kFillBytes != 0)
     return {"misaligned", "st.bulk of " + std::to_string(bytes) + " bytes: must be a multiple of 8"};
   if (bytes > kMostBytes)
     return {"out-of-bounds",
@@ -31,7 +31,7 @@ Complaint complaint_of(const Block* b, u64 address, u64 bytes) {
   if (b == nullptr || offset < kSharedBase || offset + bytes > b->smem.size() - 64)
     return {"out-of-bounds", "st.bulk of " + std::to_string(bytes) + " bytes at shared address " +
                                  std::to_string(address) + ", outside the block's shared memory"};
-  if (offset % kUnit != 0)
+  if (offset % kFillBytes != 0)
     return {"misaligned",
             "st.bulk at shared address " + std::to_string(address) + ": must be a multiple of 8"};
   return {};
@@ -81,7 +81,8 @@ void decode_zero_fill(Decoder& d) {
   const Operand &size = d.operand(1), &value = d.operand(2);
   if (value.kind != Operand::Kind::integer || value.value != 0) d.fail("the value must be 0 in");
   if (size.kind == Operand::Kind::integer) {
-    if (size.value < 0 || static_cast<u64>(size.value) > kMostBytes || size.value % std::int64_t{kUnit} != 0)
+    if (size.value < 0 || static_cast<u64>(size.value) > kMostBytes ||
+        size.value % std::int64_t{kFillBytes} != 0)
       d.fail("the size must be a multiple of 8 up to 16777216 in");
   } else if (d.size_of_register(size, 8) != 8) {
     d.fail("the size must have 64 bits in");

@@ -6,9 +6,13 @@
 #include <kiln/config.hpp>
 
 #include "generator/config/defaults.hpp"
+#include "generator/config/keys.hpp"
 #include "generator/systems/kv_buffer_constants.hpp"
 
 namespace kiln::rules {
+
+/// Targets that buffer K and V as those parameters say.
+inline constexpr TargetSet kBuffered = kAmd | only(Target::sm_80);
 
 /// What K and V are in shared memory: AMD kernels widen FP8 on the way there.
 inline DType staged_dtype(const Config& c) {

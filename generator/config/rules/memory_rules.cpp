@@ -74,8 +74,6 @@ std::optional<LdsBytes> amd_lds(const Config& c) {
 
 namespace {
 
-constexpr TargetSet kBuffered = kAmd | only(Target::sm_80);
-
 std::string v4(const Config& c) {
   if (!c.bk_smem || c.dma != "lds_direct") return "";
   const int bytes = *c.bk_smem * static_cast<int>(size_of(staged_dtype(c)));

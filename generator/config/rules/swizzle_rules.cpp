@@ -12,8 +12,6 @@
 namespace kiln::rules {
 namespace {
 
-constexpr TargetSet kBuffered = kAmd | only(Target::sm_80);
-
 using SwizzleMember = std::optional<SwizzleKey> Config::*;
 
 /// The rule over one of the swizzle keys, as the key's own value or the general `swizzle`.

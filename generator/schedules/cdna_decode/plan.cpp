@@ -17,11 +17,11 @@
 namespace kiln::cdna {
 namespace {
 
-constexpr const char* kName = "cdna_decode_streaming";
+constexpr const char* kStreaming = "cdna_decode_streaming";
 
 /// What the kernel computes: anything it does not is refused here, never ignored.
-bool check_meaning(const Config& c, const Config& m, Violations& out) {
-  const MeaningCheck check(c, m, kName, out);
+bool check_streaming_meaning(const Config& c, const Config& m, Violations& out) {
+  const MeaningCheck check(c, m, kStreaming, out);
   check.keys({"BK", "WM", "WN", "swizzle", "swizzle_k", "swizzle_v", "dma", "v_load", "v_layout", "full_kv",
               "bk_smem", "smem_depth", "num_smem_stages", "double_buffer", "double_buffer_k_only",
               "shared_kv"});
@@ -139,12 +139,12 @@ bool share_columns(DecodePlan& p, Config& c, const Refusals& refuse) {
   p.wave_columns = p.wave_step = columns;
   p.ov_columns = columns * p.num_warps;
   if (!blocked && !flat) {
-    refuse(kName, {"/v_layout", "/depth"}, "flat rows of V are a power of two columns", "blocked");
+    refuse(kStreaming, {"/v_layout", "/depth"}, "flat rows of V are a power of two columns", "blocked");
     return false;
   }
   if (blocked && p.ov_depth <= p.BK) {
-    refuse(kName, {"/v_layout"}, fmt::format("a row of V is one block of BK ({}), as flat rows are", p.BK),
-           "flat");
+    refuse(kStreaming, {"/v_layout"},
+           fmt::format("a row of V is one block of BK ({}), as flat rows are", p.BK), "flat");
     return false;
   }
   if (p.num_warps != p.BN / p.WN) {
@@ -153,7 +153,7 @@ bool share_columns(DecodePlan& p, Config& c, const Refusals& refuse) {
     return false;
   }
   if (KVMmaOp::column_groups(p.mfma, columns, p.v_block).empty() || (flat && p.ov_depth % p.num_warps != 0)) {
-    refuse(kName, {"/WN", "/depth"},
+    refuse(kStreaming, {"/WN", "/depth"},
            fmt::format("each of {} waves has {} output columns, which must be a multiple of {}", p.num_warps,
                        columns,
                        p.v_block || c.target == Target::gfx950 ? 16
@@ -163,7 +163,7 @@ bool share_columns(DecodePlan& p, Config& c, const Refusals& refuse) {
     return false;
   }
   if (!blocked || columns % p.BK == 0) return true;
-  refuse(kName, {"/v_layout"},
+  refuse(kStreaming, {"/v_layout"},
          fmt::format("each of {} waves reads {} output columns, no whole blocks of BK ({})", p.num_warps,
                      columns, p.BK),
          "flat");
@@ -202,7 +202,7 @@ bool set_buffers(DecodePlan& p, const Config& user, Config& c, Violations& out) 
   const CopyBytes bytes = copy_bytes(p, c);
   const bool staged = *c.dma == "reg_staged";
   if (!staged && (bytes.k == 0 || bytes.v == 0)) {
-    refuse_pages(user, c, kName, p.BK * size, out);
+    refuse_pages(user, c, kStreaming, p.BK * size, out);
     return false;
   }
   DecodeStreamingKVBuffer::Shape kv{true, p.mfma, p.BN, p.WN, p.BK, p.num_threads, p.depth};
@@ -251,9 +251,9 @@ bool check_registers(const DecodePlan& p, const Refusals& refuse) {
 
 std::optional<DecodePlan> plan_decode(const Config& user, Violations& out) {
   Config named = user;
-  named.schedule = kName;  // its rules (V22) hold whether it was named or chosen
+  named.schedule = kStreaming;  // its rules (V22) hold whether it was named or chosen
   Config c = with_rule_defaults(named);
-  if (!check_meaning(user, c, out)) return std::nullopt;
+  if (!check_streaming_meaning(user, c, out)) return std::nullopt;
   c.num_smem_stages = 1, c.double_buffer = c.double_buffer_k_only = false;
   c.shared_kv = user.shared_kv.value_or(false);
   if (!c.swizzle_k) c.swizzle_k = c.swizzle ? *c.swizzle : SwizzleKey(XorSwizzle{3, 0, 3, false});

@@ -17,7 +17,7 @@
 namespace kiln::cdna {
 namespace {
 
-constexpr const char* kName = "cdna_decode";
+constexpr const char* kTiles = "cdna_decode";
 
 bool two_stages(const Config& c) {
   return *c.double_buffer || *c.double_buffer_k_only;
@@ -34,8 +34,8 @@ void check_blocks(const MeaningCheck& check, const Config& filled) {
 }
 
 /// What the kernel computes: anything it does not is refused here, never ignored.
-bool check_meaning(const Config& c, const Config& m, Violations& out) {
-  const MeaningCheck check(c, m, kName, out);
+bool check_tile_meaning(const Config& c, const Config& m, Violations& out) {
+  const MeaningCheck check(c, m, kTiles, out);
   check.keys({"BK", "WM", "WN", "swizzle", "swizzle_k", "swizzle_v", "dma", "v_load", "full_kv", "bk_smem",
               "smem_depth", "num_smem_stages", "double_buffer", "double_buffer_k_only", "shared_kv",
               "reg_chunk_depth", "rope"});
@@ -140,7 +140,7 @@ bool share_blocks(DecodePlan& p, const Config& user, const Config& c, Violations
   const int part = block / p.warps_n();
   if (block % p.warps_n() != 0 || part % unit != 0) {
     break_rule(
-        user, kName, {"/WN", "/BN", "/num_threads"},
+        user, kTiles, {"/WN", "/BN", "/num_threads"},
         fmt::format("without full_kv {} waves share each block of bk_smem ({}) columns of V, of which a "
                     "wave has a multiple of {}",
                     p.warps_n(), block, unit),
@@ -168,7 +168,7 @@ bool set_columns(DecodePlan& p, const Config& user, const Config& c, Violations&
   p.columns = sliced_columns(p.mfma, p.wave_columns, slice, block);
   const bool whole = !p.v_in_k || p.ov_columns == p.ov_depth;
   if (whole && p.wave_columns * p.waves_in_block % *c.bk_smem == 0 && !p.columns.empty()) return true;
-  break_rule(user, kName, {"/WN", "/ov_depth", "/bk_smem"},
+  break_rule(user, kTiles, {"/WN", "/ov_depth", "/bk_smem"},
              fmt::format("each of {} waves has {} output columns, which must be a multiple of bk_smem ({})",
                          p.warps_n(), p.wave_columns, *c.bk_smem),
              "", out);
@@ -183,7 +183,7 @@ bool set_tiles(DecodePlan& p, const Config& user, const Config& c, const LdsSwiz
   const int dma_bytes = KVBuffer::dma_bytes_for(target_info(c.target).lds_dma_bytes, row_bytes, page_size);
   const bool staged = *c.dma == "reg_staged";
   if (dma_bytes == 0 && !staged) {
-    refuse_pages(user, c, kName, row_bytes, out);
+    refuse_pages(user, c, kTiles, row_bytes, out);
     return false;
   }
   KVBuffer::Shape kv{true,     p.mfma,     p.BN,          p.WN,       p.BK,
@@ -260,8 +260,8 @@ bool check_registers(const DecodePlan& p, const Config& user, Violations& out) {
 
 std::optional<DecodePlan> plan_tile_decode(const Config& user, Violations& out) {
   Config c = with_rule_defaults(user);
-  c.schedule = kName;
-  if (!check_meaning(user, c, out)) return std::nullopt;
+  c.schedule = kTiles;
+  if (!check_tile_meaning(user, c, out)) return std::nullopt;
   if (!c.v_load) c.v_load = v_loads_of(c).front();
   if (!c.swizzle_k) c.swizzle_k = c.swizzle ? *c.swizzle : SwizzleKey(XorSwizzle{3, 0, 3, false});
   if (!c.swizzle_v) c.swizzle_v = default_swizzle_v(c);

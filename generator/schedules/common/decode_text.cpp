@@ -6,11 +6,11 @@
 
 namespace kiln {
 
-using Kind = KernelParam::Kind;
-
 void add_problem_params(std::vector<KernelParam>& params, const StreamK& stream) {
   for (const auto& m : stream.members())
-    params.push_back({std::string_view(m.type) == "int" ? Kind::i32 : Kind::pointer, m.role, {}});
+    params.push_back({m.type == std::string_view("int") ? KernelParam::Kind::i32 : KernelParam::Kind::pointer,
+                      m.role,
+                      {}});
 }
 
 void emit_problem(Writer& w, const StreamK& stream) {
@@ -23,7 +23,7 @@ void add_query_strides(std::vector<KernelParam>& params, bool ragged) {
   for (const char* tensor : {"q", "o"}) {
     for (const char* axis : {"batch", "seq", "head"}) {
       if (ragged && std::string_view(axis) == "batch") continue;
-      params.push_back({Kind::i64, fmt::format("{}_stride_{}", tensor, axis), {}});
+      params.push_back({KernelParam::Kind::i64, fmt::format("{}_stride_{}", tensor, axis), {}});
     }
   }
 }

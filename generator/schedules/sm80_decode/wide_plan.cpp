@@ -17,7 +17,7 @@ const char* name_of(const Config& c) {
   return c.operation == Operation::prefill ? "sm80_wide_prefill" : "sm80_decode";
 }
 
-bool check_meaning(const Config& c, Violations& out) {
+bool check_wide_meaning(const Config& c, Violations& out) {
   const Config m = with_shared_defaults(c);
   const MeaningCheck check(c, m, name_of(c), out);
   const bool alias = *m.v_from_k;
@@ -118,7 +118,7 @@ void set_systems(WidePlan& p, const Config& c) {
 
 std::optional<WidePlan> plan_wide(Config c, Violations& out) {
   const Config user = c;
-  if (!check_meaning(user, out)) return std::nullopt;
+  if (!check_wide_meaning(user, out)) return std::nullopt;
   c = with_shared_defaults(std::move(c));
   const auto before = out.size();
   const Refusals refuse(user, out);
