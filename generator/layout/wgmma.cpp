@@ -6,7 +6,7 @@ namespace kiln::layout {
 namespace {
 
 /// The 16-row map of one warp, repeated for the four warps of a warpgroup.
-FragmentMap four_warps(FragmentMap warp) {
+FragmentMap four_warps(const FragmentMap& warp) {
   FragmentMap group = warp;
   group.rows = 4 * warp.rows;
   group.lanes = 128;
