@@ -42,8 +42,6 @@ draw_lengths() {
 
 step "1. set-up and build"
 scripts/setup.sh
-# A new build folder compiles the sources of a folder together: half the time of a cold build.
-if [ ! -f build/CMakeCache.txt ]; then cmake --preset release -DKILN_UNITY=ON >/dev/null; fi
 scripts/build.sh kiln
 kiln=build/kiln
 

@@ -51,9 +51,7 @@ check() {
 
 scripts/setup.sh --tests
 scripts/build.sh --help >/dev/null
-unity=()  # in a new build folder, as scripts/demo.sh makes it
-if [ ! -f build/CMakeCache.txt ]; then unity=(-DKILN_UNITY=ON); fi
-cmake --preset release -DKILN_LONG_SWEEPS=$long "${unity[@]}" >/dev/null
+cmake --preset release -DKILN_LONG_SWEEPS=$long >/dev/null
 scripts/build.sh
 
 echo "running the test suites"
