@@ -42,7 +42,7 @@ draw_lengths() {
 
 step "1. set-up and build"
 scripts/setup.sh
-scripts/build.sh kiln
+scripts/build.sh kiln_installed  # the command, and what `cmake --install build` needs
 kiln=build/kiln
 
 step "2. what is here"
