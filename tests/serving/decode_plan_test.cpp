@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <kiln/kiln.hpp>
+#include <limits>
 #include <map>
 #include <random>
 
@@ -207,4 +208,27 @@ TEST_CASE("256 sequences of random lengths are balanced to a percent") {
   CHECK(plan_decode(m, lengths.shape(64, 8), 132).imbalance() < 1.01);
   CHECK_THROWS_AS(plan_decode(Manifest{}, lengths.shape(8, 8), 4), Error);
   CHECK_THROWS_AS(plan_decode(m, lengths.shape(8, 3), 4), Error);
+}
+
+TEST_CASE("what no kernel counts is refused before memory is taken") {
+  const Manifest m = manifest_of("\"none\"", true);
+  const auto message = [&](std::int64_t heads_q, std::int64_t heads_kv, std::int64_t q, std::int64_t k) {
+    const std::vector<std::int64_t> lengths_q{q}, lengths_k{k};
+    try {
+      plan_decode(m, {heads_q, heads_kv, lengths_q, lengths_k}, 132);
+    } catch (const Error& error) {
+      CHECK((error.code() == ErrorCode::bad_input || error.code() == ErrorCode::environment));
+      return std::string(error.what());
+    }
+    return std::string();
+  };
+  const std::int64_t most = std::numeric_limits<std::int32_t>::max();
+  CHECK(message(most + 1, 64, 2, 2).find("heads_q = 2147483648; 1 to 2147483647 is possible") !=
+        std::string::npos);
+  CHECK(message(8, 8, -1, 2).find("a length of queries = -1") != std::string::npos);
+  CHECK(message(8, 8, 1, std::int64_t{1} << 62).find("a length of keys") != std::string::npos);
+  CHECK(message(8, 0, 1, 1).find("heads_kv = 0") != std::string::npos);
+  CHECK(message(most / 64 * 64, 64, most, 2).find("items of work in each of 1 sequences") !=
+        std::string::npos);
+  CHECK(message(8, 8, 1, most) == "");
 }
