@@ -113,7 +113,12 @@ int lent_registers(const Config& c, int num_math_warpgroups) {
   if (is_narrow(c)) {
     // Beside O and scales of keys consumers have no more to give.
     if (std::max(c.depth, *c.ov_depth) > 192 && scales_by_row(c.operand->quantization)) return 16;
-    return has_many_scales(c) ? 32 : pages && rows < 16 ? 24 : 16;
+    if (has_many_scales(c)) return 32;
+    // A causal mask's items, of which producers know the lengths, take more over pages of long rows; FP8 of up to 192
+    // columns has no more than that to give.
+    const bool more = c.depth > 192 || *c.kv_dtype == DType::int8 || scales_by_row(c.operand->quantization);
+    const bool long_items = c.depth > 128 && more && c.mask->kind == MaskConfig::Kind::causal;
+    return pages && (rows < 16 || long_items) ? 24 : 16;
   }
   return is_fp8(c.dtype) || (pages && (num_math_warpgroups == 3 || rows < 4 || !std::has_single_bit(rows)))
              ? 8

@@ -1,5 +1,7 @@
 #include "generator/systems/sm90/mha_operand.hpp"
 
+#include <bit>
+
 #include "generator/emit/terms.hpp"
 #include "generator/operands/operand_form.hpp"
 
@@ -55,6 +57,13 @@ std::vector<KernelParam> MHAOperand::params() const {
           {KernelParam::Kind::i32, "num_pages", {}}};
 }
 
+std::string MHAOperand::by_page(const std::string& row, char operation) const {
+  // Rows are not below 0: without a sign it takes half the instructions, and registers that page sizes of 15 lacked.
+  if (std::has_single_bit(static_cast<unsigned>(page_size_)))
+    return fmt::format("{} {} {}", row, operation, page_size_);
+  return fmt::format("(int)((u32){} {} {}u)", row, operation, page_size_);
+}
+
 void MHAOperand::emit_populate(Writer& w, const std::string& n) const {
   if (!table()) return;
   const std::string row_of_table = fmt::format("(long long){} * page_table_stride", names_.batch);
@@ -69,15 +78,15 @@ void MHAOperand::emit_populate(Writer& w, const std::string& n) const {
     const std::string piece = num_pages() == 1 ? "" : fmt::format(" + {} * {}", lane, eff_page());
     w.line("const int row{} = {} * {}{};", suffix, n, BN_, piece);
     const std::string issued = num_pages() > 1 && !issues(round).empty() ? issues(round) + " && " : "";
-    w.line("const int page{0} = {1}row{0} < {2} ? page_table[{3} + row{0} / {4}] : num_pages;", suffix,
-           issued, names_.seqlen_k, row_of_table, page_size_);
+    w.line("const int page{0} = {1}row{0} < {2} ? page_table[{3} + {4}] : num_pages;", suffix, issued,
+           names_.seqlen_k, row_of_table, by_page("row" + suffix, '/'));
   }
 }
 
 void MHAOperand::emit_look_up(Writer& w, const char* into, const std::string& n) const {
   w.line("const int key = {} * {} + lane * {};", n, BN_, BN_ / num_pages());
-  w.line("{} = key < {} ? page_table[(long long){} * page_table_stride + key / {}] : num_pages;", into,
-         names_.seqlen_k, names_.batch, page_size_);
+  w.line("{} = key < {} ? page_table[(long long){} * page_table_stride + {}] : num_pages;", into,
+         names_.seqlen_k, names_.batch, by_page("key", '/'));
 }
 
 void MHAOperand::emit_populate_first(Writer& w, const std::string& n) const {
@@ -124,7 +133,7 @@ std::string MHAOperand::coordinates(const std::string& n, int round) const {
       return fmt::format("{} * {}, {}, page", n, BN_, names_.kv_head);
     case OperandForm::Keys::in_pages:
       if (eff_page() == page_size_) return fmt::format("0, {}, page{}", names_.kv_head, suffix);
-      return fmt::format("row{0} % {1}, {2}, page{0}", suffix, page_size_, names_.kv_head);
+      return fmt::format("{}, {}, page{}", by_page("row" + suffix, '%'), names_.kv_head, suffix);
   }
   return {};
 }
@@ -152,7 +161,7 @@ void MHAOperand::emit_load_scales(Writer& w, const std::string& n, const ScaleSl
     if (operand_form(kind_).ragged_k()) {
       at = fmt::format("(long long)({} + key)", names_.k_start);
     } else if (operand_form(kind_).pages()) {
-      at = fmt::format("(long long)(key % {})", page_size_);
+      at = fmt::format("(long long)({})", by_page("key", '%'));
     } else {
       at = "(long long)key";
     }

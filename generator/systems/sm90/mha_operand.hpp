@@ -124,6 +124,8 @@ class MHAOperand {
   nlohmann::ordered_json constants(int element_bytes, int swizzle_bytes, int depth, int fold_chunks) const;
 
  private:
+  /// A row by the rows of a page, '/' or '%'.
+  std::string by_page(const std::string& row, char operation) const;
   void emit_look_up(Writer& w, const char* into, const std::string& n) const;
   void emit_page_of(Writer& w, const std::string& n, const std::string& from) const;
   bool looks_ahead() const { return operand_form(kind_).pages() && num_pages() <= 16; }
