@@ -144,6 +144,9 @@ TEST_CASE("a schedule's refusal blames keys that are set") {
                      "BM": 192})") == Pointers{"/BM"});
   CHECK(pointers(R"({"target": "gfx90a", "operation": "decode", "dtype": "bf16", "depth": 192,
                      "ov_depth": 128, "v_from_k": true, "full_kv": false})") == Pointers{"/full_kv"});
+  CHECK(
+      pointers(R"({"target": "gfx942", "operation": "prefill", "dtype": "bf16", "depth": 320, "BM": 96})") ==
+      Pointers{"/BM"});
   // V of two blocks of 64 columns, not 128 as its four fragments want: it is not the depth that is wrong.
   CHECK(pointers(R"({"target": "gfx942", "operation": "prefill", "dtype": "fp8_e4m3fnuz", "depth": 128,
                      "full_kv": false})") == Pointers{"/full_kv"});

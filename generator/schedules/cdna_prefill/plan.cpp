@@ -371,6 +371,18 @@ bool check_loop_registers(const PrefillPlan& p, const Config& user, Violations& 
   return false;
 }
 
+/// Found by compiling (clang 22): of rows this long two waves a SIMD leave too few registers, and scratch memory is used
+/// in the loop. At some depths it is not.
+bool check_waves(const PrefillPlan& p, const Config& user, Violations& out) {
+  constexpr int kLongest = 256, kWaves = 4;
+  if (is_fp8(user.dtype) || p.depth <= kLongest || p.num_warps <= kWaves) return true;
+  break_rule(
+      user, "V32", {"/BM", "/num_threads"},
+      fmt::format("past depth {} at most {} waves have registers for Q, O and fragments", kLongest, kWaves),
+      std::to_string(p.BM * kWaves / p.num_warps), out);
+  return false;
+}
+
 /// Fragments of one chunk of a product beside those of the next (tiles.cpp).
 int chunk_registers(const KVBuffer& buffer) {
   const KVMmaOp& op = buffer.kv_mma_op();
@@ -422,6 +434,7 @@ std::optional<PrefillPlan> plan_prefill(const Config& user, Violations& out) {
   p.smem_bytes = own_stages(p) ? p.smem_v + p.v->bytes() : k_bytes;
   if (!check_memory(p, user, c, out)) return std::nullopt;
   p.max_registers = std::min(target_info(c.target).max_registers, 512 / ((p.num_warps + 3) / 4));
+  if (!check_waves(p, user, out)) return std::nullopt;
   if (!check_loop_registers(p, user, out) || !check_tile_registers(p, user, out)) return std::nullopt;
   p.config = std::move(c);
   return p;
