@@ -46,7 +46,7 @@ def handle(stream) -> int:
     for attribute in ("cuda_stream", "ptr", "handle"):
         if hasattr(stream, attribute):
             return int(getattr(stream, attribute))
-    if isinstance(stream, int) and not isinstance(stream, bool) and stream >= 0:
+    if isinstance(stream, int) and not isinstance(stream, bool) and 0 <= stream < 2**64:
         return stream
     raise Error("bad_input", f"stream: {stream!r}; a stream of PyTorch, CuPy or cuda-python, a CUstream as an integer, or None is needed")
 

@@ -16,8 +16,9 @@ constexpr std::array<const char*, kOperands> kNames = {
 /// A hint by name, or by its number as the C interface has it.
 int hint(const char* name, nb::handle given, std::array<std::string_view, 3> names) {
   if (given.is_none()) return 0;
-  if (nb::isinstance<nb::str>(given)) {
-    const auto found = std::ranges::find(names, nb::cast<std::string_view>(given));
+  // Text that no UTF-8 stands for is no name either.
+  if (std::string_view text; nb::isinstance<nb::str>(given) && nb::try_cast(given, text)) {
+    const auto found = std::ranges::find(names, text);
     if (found != names.end()) return static_cast<int>(found - names.begin());
   }
   int number = 0;

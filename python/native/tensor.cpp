@@ -81,7 +81,8 @@ bool current_stream(nb::handle tensor, const DLDevice& device, const ExchangeApi
 LaunchStream::LaunchStream(nb::handle given) {
   if (given.is_none()) return;
   given_ = known_ = true;
-  value_ = nb::cast<std::uint64_t>(streams_module().attr("handle")(given));
+  const nb::object handle = streams_module().attr("handle")(given);
+  if (!nb::try_cast(handle, value_)) refuse("stream", "its handle is no address of 64 bits");
 }
 
 void LaunchStream::see(nb::handle tensor, const DLDevice& device, const ExchangeApi* api) {

@@ -78,6 +78,7 @@ class Tests(unittest.TestCase):
             (lambda: kernel(q, HostTensor("f", SHAPE), q, q), "k: float32; float16 is needed"),
             (lambda: kernel(q, q, q, q, cu_seqlens_q=HostTensor("q", (2,))), "cu_seqlens_q: int64; int32 is needed"),
             (lambda: kernel(q, q, q, q, launch_before="everything"), 'launch_before: \'everything\'; "any"'),
+            (lambda: kernel(q, q, q, q, launch_before="\ud800"), "launch_before: '\\ud800'"),
             (lambda: kernel(q, q, q, q, residency=3), "residency: 3;"),
             (lambda: kernel(q, q, q, q, max_blocks=-1), "max_blocks is negative"),
             (lambda: kernel(q, q, q, q, max_seqlen_q=-1), "max_seqlen_q is -1"),

@@ -30,7 +30,7 @@ class Streams(unittest.TestCase):
             for stream in given:
                 self.assertEqual(_native.launch_stream([TorchTensor()], stream), 0x33)
             self.assertEqual(_native.launch_stream([TorchTensor()], 0), 0)  # the default stream, when it is asked for
-            for stream in (-1, True, "side", 1.5):
+            for stream in (-1, True, "side", 1.5, 2**64, 2**200, types.SimpleNamespace(ptr=2**70)):
                 with self.assertRaisesRegex(kiln.Error, "stream: "):
                     _native.launch_stream([TorchTensor()], stream)
 
