@@ -51,6 +51,7 @@ class Fuzz:
         self.runtime = kiln.Runtime("emulated", "")
         self.kernels = [self.runtime.load(config) for config in CONFIGS]
         self.folder = tempfile.mkdtemp()
+        os.chdir(self.folder)  # some calls write files by the names that they are given
 
     def pick(self, choices):
         return self.random.choice(choices)
