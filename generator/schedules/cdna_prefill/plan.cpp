@@ -434,8 +434,8 @@ std::optional<PrefillPlan> plan_prefill(const Config& user, Violations& out) {
   p.smem_bytes = own_stages(p) ? p.smem_v + p.v->bytes() : k_bytes;
   if (!check_memory(p, user, c, out)) return std::nullopt;
   p.max_registers = std::min(target_info(c.target).max_registers, 512 / ((p.num_warps + 3) / 4));
-  if (!check_waves(p, user, out)) return std::nullopt;
   if (!check_loop_registers(p, user, out) || !check_tile_registers(p, user, out)) return std::nullopt;
+  if (!check_waves(p, user, out)) return std::nullopt;
   p.config = std::move(c);
   return p;
 }
