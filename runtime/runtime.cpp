@@ -61,7 +61,7 @@ std::string device_setting() {
 
 /// "hiprtc", "clang" or nothing.
 std::string amd_compiler_setting() {
-  const std::string amd = environment("KILN_AMD_COMPILER");
+  std::string amd = environment("KILN_AMD_COMPILER");
   if (amd.empty() || amd == "hiprtc" || amd == "clang") return amd;
   throw Error(ErrorCode::bad_input,
               "KILN_AMD_COMPILER is \"" + amd + "\"; use hiprtc or clang, or leave it unset");

@@ -112,7 +112,9 @@ NvrtcApi open_nvrtc(int driver_cuda_major) {
     }
     api.library = DynamicLibrary::open(file, &problem);
     if (!api.library) {
-      tried += "; " + (problem.find(candidate) == std::string::npos ? candidate + ": " + problem : problem);
+      tried += "; ";
+      if (problem.find(candidate) == std::string::npos) tried.append(candidate).append(": ");
+      tried += problem;
       continue;
     }
     api.path = api.library.path();

@@ -192,7 +192,7 @@ View Wave::source(const Inst& in, int i, Lanes& buffer, int dword) const {
     dpp_lanes(m, from);
     const std::uint64_t active = exec();
     for (int lane = 0; lane < kLanes; ++lane) {
-      const int f = from[lane];
+      const std::int8_t f = from[lane];  // below 0: no lane
       const bool valid = f >= 0 && (active >> f & 1);
       out.l[lane] = valid ? plain.l[f] : 0;
       const bool ok = !valid || (plain.defined >> f & 1);
