@@ -4,6 +4,7 @@
 #include <tuple>
 
 #include "generator/config/key_makers.hpp"
+#include "generator/config/masks.hpp"
 #include "generator/expression/expression.hpp"
 #include "generator/masks/sized.hpp"
 #include "generator/modifiers/modifier.hpp"
@@ -170,9 +171,7 @@ void read_window(const Json& value, Config& config, const ReadContext& context) 
   }
   if (!good) return;
   // A window without sides shows every key.
-  const bool any =
-      value.contains("left") || value.contains("right") || value.contains("chunk") || mask.left_padding;
-  config.mask = any ? mask : MaskConfig{};
+  config.mask = has_sides(mask) || mask.left_padding ? mask : MaskConfig{};
 }
 
 constexpr std::string_view kMaskNames[] = {"none", "causal", "custom"};

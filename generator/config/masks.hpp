@@ -10,6 +10,12 @@ inline bool is_bounded(const MaskConfig& mask) {
   return mask.kind != MaskConfig::Kind::none && mask.kind != MaskConfig::Kind::custom;
 }
 
+/// A window has an end or chunks, not left padding alone.
+inline bool has_sides(const MaskConfig& mask) {
+  constexpr int kNone = MaskConfig::kUnbounded;
+  return mask.left != kNone || mask.right != kNone || mask.chunk != kNone;
+}
+
 /// Some side is known at each launch alone.
 inline bool has_launch_sides(const MaskConfig& mask) {
   return mask.left == MaskConfig::kAtLaunch || mask.right == MaskConfig::kAtLaunch ||

@@ -30,9 +30,7 @@ class Mask {
   bool bounded_below() const { return bounded_above() && config_.kind != MaskConfig::Kind::causal; }
   /// What a row sees depends on its place in the sequence; not so under left padding alone.
   bool by_place() const {
-    constexpr int kNone = MaskConfig::kUnbounded;
-    const bool sides = config_.left != kNone || config_.right != kNone || config_.chunk != kNone;
-    return bounded_above() && (config_.kind != MaskConfig::Kind::window || sides);
+    return bounded_above() && (config_.kind != MaskConfig::Kind::window || has_sides(config_));
   }
   bool left_padding() const { return config_.left_padding; }
   bool has_bits() const { return config_.kind == MaskConfig::Kind::custom; }

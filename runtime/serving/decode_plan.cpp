@@ -2,12 +2,12 @@
 #include <kiln/decode_plan.hpp>
 
 #include <algorithm>
-#include <limits>
 
 #include <fmt/format.h>
 #include <kiln/config.hpp>
 
 #include "generator/config/masks.hpp"
+#include "runtime/launch/checker.hpp"
 #include "runtime/launch/pack.hpp"
 #include "runtime/support/memory.hpp"
 
@@ -52,22 +52,19 @@ Tiles tiles_of(const Rules& rules, std::int64_t q, std::int64_t k) {
   return {first, std::max<std::int64_t>((k + rules.block_keys - 1) / rules.block_keys - first, 1)};
 }
 
-/// A kernel counts heads, keys and items in 32 bits.
-constexpr std::int64_t kMost = std::numeric_limits<std::int32_t>::max();
-
-/// Refuses `count`, "heads_q" or another name, unless it is `least` or more and at most kMost.
-void require_count(const Manifest& manifest, const char* what, std::int64_t count, std::int64_t least) {
-  if (count >= least && count <= kMost) return;
-  throw Error(ErrorCode::bad_input,
-              fmt::format("{}: {} = {}; {} to {} is possible", manifest.name, what, count, least, kMost));
-}
-
+/// Refuses what is below `least` or beyond the 32 bits in which a kernel counts.
 void check_counts(const Manifest& manifest, const DecodeShape& shape) {
-  require_count(manifest, "heads_q", shape.heads_q, 1);
-  require_count(manifest, "heads_kv", shape.heads_kv, 1);
-  require_count(manifest, "max_seqlen_k", shape.max_seqlen_k, 0);
-  for (const std::int64_t length : shape.lengths_q) require_count(manifest, "a length of queries", length, 0);
-  for (const std::int64_t length : shape.lengths_k) require_count(manifest, "a length of keys", length, 0);
+  Checker check;
+  const auto count = [&](const char* what, std::int64_t value, std::int64_t least) {
+    check.require(value >= least && value <= kMaxInt, "{} = {}; {} to {} is possible", what, value, least,
+                  kMaxInt);
+    check.done(manifest.name);
+  };
+  count("heads_q", shape.heads_q, 1);
+  count("heads_kv", shape.heads_kv, 1);
+  count("max_seqlen_k", shape.max_seqlen_k, 0);
+  for (const std::int64_t length : shape.lengths_q) count("a length of queries", length, 0);
+  for (const std::int64_t length : shape.lengths_k) count("a length of keys", length, 0);
 }
 
 DecodePlan size_plan(const Manifest& manifest, const Rules& rules, const DecodeShape& shape, int num_sms) {
@@ -84,10 +81,10 @@ DecodePlan size_plan(const Manifest& manifest, const Rules& rules, const DecodeS
   const std::int64_t rows = shape.heads_q / shape.heads_kv * longest(shape.lengths_q);
   problem.num_m_blocks = (rows + rules.block_rows - 1) / rules.block_rows;
   if (__builtin_mul_overflow(problem.num_m_blocks * shape.heads_kv, problem.batch, &problem.num_tiles) ||
-      problem.num_tiles > kMost)
+      problem.num_tiles > kMaxInt)
     throw Error(ErrorCode::bad_input,
                 fmt::format("{}: {} items of work in each of {} sequences; {} are possible in all",
-                            manifest.name, problem.num_m_blocks * shape.heads_kv, problem.batch, kMost));
+                            manifest.name, problem.num_m_blocks * shape.heads_kv, problem.batch, kMaxInt));
   const std::int64_t keys = shape.max_seqlen_k > 0 ? shape.max_seqlen_k : longest(shape.lengths_k);
   problem.kv_tiles = std::max<std::int64_t>(1, (keys + rules.block_keys - 1) / rules.block_keys);
   problem.max_blocks = shape.max_blocks;
@@ -135,9 +132,9 @@ DecodePlan plan_decode(const Manifest& manifest, const DecodeShape& shape, int n
   const std::int64_t total = plan.tiles * slots;
   const auto team_of = [&](std::int64_t position) { return ((position + 1) * plan.teams - 1) / total; };
   const auto start_of = [&](std::int64_t team) { return team * total / plan.teams; };
-  const auto runs = static_cast<std::uint64_t>(plan.items / plan.team_heads * rules.parts + plan.teams);
+  const auto runs = static_cast<std::size_t>(plan.items / plan.team_heads * rules.parts + plan.teams);
   require_memory(runs * sizeof(DecodeRun), "a decode plan of " + std::to_string(runs) + " runs");
-  plan.runs.reserve(static_cast<std::size_t>(plan.items / plan.team_heads + plan.teams));
+  plan.runs.reserve(runs);
   std::int64_t position = 0, team = 0;
   for (std::size_t b = 0; b < shape.lengths_q.size(); ++b) {
     const Tiles tiles = tiles_of(rules, shape.lengths_q[b], shape.lengths_k[b]);

@@ -179,8 +179,7 @@ void set_resolved(Config& c, const PrefillPlan& p, const std::array<int, 3>& sha
 /// The largest share of exponentials on the FMA pipe that does not spill. Found by compiling: full rows, whose loop over
 /// the keys has no other end, and bounded ones over pages, whose repair needs registers, run out of them.
 double most_offloaded(const Config& c) {
-  const bool bounded = c.mask->kind != MaskConfig::Kind::none && c.mask->kind != MaskConfig::Kind::custom;
-  if (c.operand->kind == OperandKind::paged && bounded) return 0.0;
+  if (c.operand->kind == OperandKind::paged && is_bounded(*c.mask)) return 0.0;
   if (is_fp8(c.dtype) || c.mask->kind != MaskConfig::Kind::none) return 1.0;
   if (c.depth < 128) return 0.25;
   if (c.depth > 128) return 1.0;

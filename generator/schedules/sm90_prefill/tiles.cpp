@@ -61,8 +61,7 @@ int measured_bn(const Config& c, int num_math_warpgroups) {
 /// 32, unless a bounded mask has ends of its own.
 int scaled_fp8_bn(const Config& c) {
   const int wide = std::max(c.depth, *c.ov_depth);
-  const bool bounded = c.mask->kind != MaskConfig::Kind::none && c.mask->kind != MaskConfig::Kind::custom;
-  return wide > 192 && operand_form(c.operand->kind).pages() && !bounded ? 32 : 64;
+  return wide > 192 && operand_form(c.operand->kind).pages() && !is_bounded(*c.mask) ? 32 : 64;
 }
 
 bool bn_fits(const Config& c, int num_math_warpgroups, bool ragged, int BN) {
