@@ -11,6 +11,7 @@
 #include <kiln/kv_cache.hpp>
 
 #include "python/native/kernel.hpp"
+#include "runtime/support/memory.hpp"
 
 namespace kiln::python {
 namespace {
@@ -99,8 +100,13 @@ nb::dict decode_plan(PyKernel& kernel, std::int64_t heads_q, std::int64_t heads_
   shape.lengths_k = lengths_k;
   shape.max_seqlen_k = max_seqlen_k;
   shape.max_blocks = max_blocks;
-  const DecodePlan plan =
-      plan_decode(kernel.manifest(), shape, num_sms > 0 ? num_sms : kernel.runtime().device().num_sms);
+  if (num_sms <= 0) num_sms = kernel.runtime().device().num_sms;
+  // A dictionary of seven integers a run, and the run itself.
+  constexpr std::uint64_t kRunBytes = sizeof(DecodeRun) + 700;
+  const DecodePlan size = size_decode(kernel.manifest(), shape, num_sms);
+  const auto most = static_cast<std::uint64_t>(size.items / size.team_heads + size.teams);
+  require_memory(most * kRunBytes, "a decode plan of " + std::to_string(most) + " runs as Python objects");
+  const DecodePlan plan = plan_decode(kernel.manifest(), shape, num_sms);
   nb::list runs;
   for (const DecodeRun& run : plan.runs) {
     nb::dict one;
