@@ -17,7 +17,7 @@
 namespace kiln::cli {
 namespace {
 
-struct Options {
+struct BenchOptions {
   std::vector<std::string> configs, compare;
   std::string source;
   int warmup = 5, iterations = 20;
@@ -44,7 +44,7 @@ double tensor_bytes(const Manifest& m, const ProblemShape& s) {
 
 class Timing {
  public:
-  Timing(const Options& options, Runtime& runtime) : options_(options), runtime_(runtime) {}
+  Timing(const BenchOptions& options, Runtime& runtime) : options_(options), runtime_(runtime) {}
   void add(const Config& config);
   void print(bool json) const;
 
@@ -54,7 +54,7 @@ class Timing {
   Json row(const std::string& label, const Plan& plan, const KernelSource& source, const Workload& work,
            const RunResult& result);
 
-  const Options& options_;
+  const BenchOptions& options_;
   Runtime& runtime_;
   Json document_ = Json::array();
   std::vector<std::vector<std::string>> rows_{{"config", "us", "TFLOP/s", "GB/s"}};
@@ -123,14 +123,14 @@ void Timing::print(bool json) const {
 }
 
 /// What is wrong with --source is told before there must be a GPU.
-void check_source(const Options& options) {
+void check_source(const BenchOptions& options) {
   if (options.source.empty()) return;
   if (options.configs.size() > 1)
     throw Error(ErrorCode::bad_input, "--source takes the place of one config's kernel; name one config");
   source_of(make_plan(load_config(options.configs.front())), options.source);
 }
 
-int bench(const Options& options, bool json) {
+int bench(const BenchOptions& options, bool json) {
   if (!options.compare.empty()) return bench_compare(options.compare[0], options.compare[1], json);
   if (options.configs.empty()) throw Error(ErrorCode::bad_input, "bench: CONFIG or --compare is required");
   check_source(options);
@@ -155,7 +155,7 @@ int bench(const Options& options, bool json) {
 }  // namespace
 
 Action add_bench(CLI::App& command, Common& common) {
-  auto options = std::make_shared<Options>();
+  auto options = std::make_shared<BenchOptions>();
   command.add_option("CONFIG", options->configs, "Configs to time");
   command
       .add_option(

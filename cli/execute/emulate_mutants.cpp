@@ -17,22 +17,22 @@ namespace em = kiln::emulator;
 
 constexpr double kTolerance = 1e-3;  ///< of arrays whose bytes depend on the order of warps
 
-struct Way {
+struct LaunchWay {
   const char* policy;
   std::uint64_t seed;
 };
-constexpr Way kWays[] = {{"lazy", 1}, {"eager", 2}, {"random", 3}, {"random", 4}, {"random", 5}};
-constexpr std::size_t kRuns = std::size(kWays);
+constexpr LaunchWay kLaunchWays[] = {{"lazy", 1}, {"eager", 2}, {"random", 3}, {"random", 4}, {"random", 5}};
+constexpr std::size_t kLaunchRuns = std::size(kLaunchWays);
 
 EmulateOptions run_options(const EmulateOptions& given, std::size_t way) {
   EmulateOptions o = given;
-  o.policy = kWays[way].policy;
-  o.seed = given.seed + kWays[way].seed;
+  o.policy = kLaunchWays[way].policy;
+  o.seed = given.seed + kLaunchWays[way].seed;
   o.findings = true;
   return o;
 }
 
-struct Outcome {
+struct LaunchOutcome {
   std::string failure;  ///< "shared-race", "wrong-result", ...; empty: ran to its end with no finding
   std::string message;
   std::set<std::string> notes;
@@ -40,9 +40,9 @@ struct Outcome {
   std::uint64_t instructions = 0;
 };
 
-Outcome run_once(const EmulateOptions& options, const LaunchFile& file,
-                 const std::map<std::string, std::string>& changed) {
-  Outcome out;
+LaunchOutcome run_once(const EmulateOptions& options, const LaunchFile& file,
+                       const std::map<std::string, std::string>& changed) {
+  LaunchOutcome out;
   try {
     EmulateSession session(options, file, changed);
     for (const LaunchPlan& plan : file.launches) {
@@ -81,22 +81,23 @@ double distance(const NpyArray& a, const NpyArray& b) {
 }
 
 /// The unchanged program's results, by run.
-class Baseline {
+class LaunchBaseline {
  public:
-  Baseline(const EmulateOptions& options, const LaunchFile& file) {
-    for (std::size_t w = 0; w < kRuns; ++w) {
+  LaunchBaseline(const EmulateOptions& options, const LaunchFile& file) {
+    for (std::size_t w = 0; w < kLaunchRuns; ++w) {
       EmulateOptions o = run_options(options, w);
       runs_.push_back(run_once(o, file, {}));
-      const Outcome& run = runs_.back();
+      const LaunchOutcome& run = runs_.back();
       budget = std::max(budget, 4 * run.instructions + 100'000);
       if (failure.empty() && !run.failure.empty())
-        failure = fmt::format("{} ({}): {}", run.failure, kWays[w].policy, run.message);
+        failure = fmt::format("{} ({}): {}", run.failure, kLaunchWays[w].policy, run.message);
     }
     for (std::size_t i = 0; failure.empty() && i < runs_[0].outputs.size(); ++i)
-      if (std::ranges::any_of(runs_, [&](const Outcome& r) { return !same_bytes(r, i); })) loose_.insert(i);
+      if (std::ranges::any_of(runs_, [&](const LaunchOutcome& r) { return !same_bytes(r, i); }))
+        loose_.insert(i);
   }
   /// Whether results of run `way` are those of the unchanged program.
-  bool accepts(const Outcome& run) const {
+  bool accepts(const LaunchOutcome& run) const {
     for (std::size_t i = 0; i < run.outputs.size(); ++i) {
       if (same_bytes(run, i)) continue;
       const NpyArray &got = run.outputs[i].array, &want = runs_[0].outputs[i].array;
@@ -105,7 +106,7 @@ class Baseline {
     return true;
   }
   /// A note that the unchanged program has not; empty: none.
-  std::string new_note(const Outcome& run) const {
+  std::string new_note(const LaunchOutcome& run) const {
     const auto it = std::ranges::find_if(
         run.notes, [&](const std::string& kind) { return !runs_[0].notes.contains(kind); });
     return it == run.notes.end() ? "" : *it;
@@ -115,10 +116,10 @@ class Baseline {
   std::uint64_t budget = 0;  ///< of instructions, for a mutant
 
  private:
-  bool same_bytes(const Outcome& run, std::size_t i) const {
+  bool same_bytes(const LaunchOutcome& run, std::size_t i) const {
     return run.outputs[i].array.data == runs_[0].outputs[i].array.data;
   }
-  std::vector<Outcome> runs_;
+  std::vector<LaunchOutcome> runs_;
   std::set<std::size_t> loose_;
 };
 
@@ -141,7 +142,7 @@ std::vector<Candidate> candidates_of(const Program& program, const std::set<std:
 
 class Mutants {
  public:
-  Mutants(const EmulateOptions& options, const LaunchFile& file, const Baseline& baseline)
+  Mutants(const EmulateOptions& options, const LaunchFile& file, const LaunchBaseline& baseline)
       : options_(options), file_(file), baseline_(baseline) {
     EmulateSession session(options, file);
     std::map<std::string, std::set<std::string>> kernels;
@@ -175,23 +176,23 @@ class Mutants {
   std::string killer(const Candidate& c) const {
     const Program& program = programs_[static_cast<std::size_t>(c.owner)];
     const std::map<std::string, std::string> changed = {{program.module, changed_program(program.text, c)}};
-    for (std::size_t w = 0; w < kRuns; ++w) {
+    for (std::size_t w = 0; w < kLaunchRuns; ++w) {
       EmulateOptions o = run_options(options_, w);
       o.budget = baseline_.budget;
       o.threads = 1;
       o.stop_at_finding = true;
-      const Outcome run = run_once(o, file_, changed);
-      if (!run.failure.empty()) return fmt::format("{} ({})", run.failure, kWays[w].policy);
+      const LaunchOutcome run = run_once(o, file_, changed);
+      if (!run.failure.empty()) return fmt::format("{} ({})", run.failure, kLaunchWays[w].policy);
       if (const std::string note = baseline_.new_note(run); !note.empty())
-        return fmt::format("{} ({})", note, kWays[w].policy);
-      if (!baseline_.accepts(run)) return fmt::format("wrong-result ({})", kWays[w].policy);
+        return fmt::format("{} ({})", note, kLaunchWays[w].policy);
+      if (!baseline_.accepts(run)) return fmt::format("wrong-result ({})", kLaunchWays[w].policy);
     }
     return {};
   }
 
   const EmulateOptions& options_;
   const LaunchFile& file_;
-  const Baseline& baseline_;
+  const LaunchBaseline& baseline_;
   std::vector<Program> programs_;
 };
 
@@ -199,7 +200,7 @@ class Mutants {
 
 int emulate_mutants(const EmulateOptions& options, const LaunchFile& file, bool json) {
   const Stopwatch watch;
-  const Baseline baseline(options, file);
+  const LaunchBaseline baseline(options, file);
   if (!baseline.failure.empty())
     throw Error(ErrorCode::bad_input,
                 "--mutate needs a program with no finding; unchanged: " + baseline.failure);

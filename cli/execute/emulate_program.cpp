@@ -81,7 +81,7 @@ int run(const std::vector<std::string>& program, const std::vector<std::string>&
 }
 
 /// What the stand-ins wrote.
-struct Outcome {
+struct ProgramOutcome {
   struct Unsupported {
     std::string what, reason;
     std::uint64_t times = 1;
@@ -94,8 +94,8 @@ struct Outcome {
   bool seen = false;
 };
 
-Outcome read(const std::string& path) {
-  Outcome out;
+ProgramOutcome read(const std::string& path) {
+  ProgramOutcome out;
   std::map<std::pair<int, std::uint64_t>, Diagnostics> modules;
   // Of a process that ended by itself the findings at its end, of others what they reported on the way.
   std::map<int, Json> findings;
@@ -112,7 +112,7 @@ Outcome read(const std::string& path) {
     } else if (type == "finding") {
       findings[process].push_back(j);
     } else if (type == "unsupported") {
-      const auto same = [&](const Outcome::Unsupported& u) {
+      const auto same = [&](const ProgramOutcome::Unsupported& u) {
         return u.what == j.at("what").get<std::string>();
       };
       if (std::none_of(out.unsupported.begin(), out.unsupported.end(), same))
@@ -120,7 +120,7 @@ Outcome read(const std::string& path) {
     } else if (type == "end") {
       out.launches += j.at("launches").get<std::uint64_t>();
       findings[process] = j.at("findings");
-      for (Outcome::Unsupported& u : out.unsupported)
+      for (ProgramOutcome::Unsupported& u : out.unsupported)
         if (j.at("unsupported").contains(u.what)) u.times = j.at("unsupported").at(u.what);
       for (const auto& [name, value] : j.items())
         if (value.is_number() && name != "process" && name != "launches")
@@ -136,9 +136,9 @@ Outcome read(const std::string& path) {
   return out;
 }
 
-void print(const Outcome& out, const driver::Gpu& gpu) {
+void print(const ProgramOutcome& out, const driver::Gpu& gpu) {
   for (const std::string& text : out.texts) fmt::print(stderr, "{}\n", text);
-  for (const Outcome::Unsupported& u : out.unsupported)
+  for (const ProgramOutcome::Unsupported& u : out.unsupported)
     fmt::print(stderr, "kiln: not supported: {}{}: {}\n", printable(u.what),
                u.times > 1 ? fmt::format(" ({} times)", u.times) : "", printable(u.reason));
   if (!out.seen) {
@@ -151,11 +151,11 @@ void print(const Outcome& out, const driver::Gpu& gpu) {
              summary.empty() ? "no findings" : summary);
 }
 
-Json document(const Outcome& out, const std::vector<std::string>& program, const driver::Gpu& gpu,
+Json document(const ProgramOutcome& out, const std::vector<std::string>& program, const driver::Gpu& gpu,
               int status) {
   Json findings = Json::array(), unsupported = Json::array();
   for (const em::Finding& f : out.findings) findings.push_back(finding_json(f));
-  for (const Outcome::Unsupported& u : out.unsupported)
+  for (const ProgramOutcome::Unsupported& u : out.unsupported)
     unsupported.push_back({{"what", u.what}, {"reason", u.reason}, {"times", u.times}});
   Json j{{"program", program},
          {"gpu", gpu.product},
@@ -177,7 +177,7 @@ int emulate_program(const ProgramOptions& options, const std::vector<std::string
   const std::string report = scratch.path() + "/report";
   std::ofstream(report).close();  // the program's processes append to it
   const int status = run(program, environment(options, gpu, report), json);
-  const Outcome out = read(report);
+  const ProgramOutcome out = read(report);
   if (json)
     print_json(document(out, program, gpu, status));
   else

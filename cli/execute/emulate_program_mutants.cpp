@@ -24,12 +24,12 @@ namespace {
 
 namespace em = kiln::emulator;
 
-struct Way {
+struct ProgramWay {
   const char* policy;
   std::uint64_t seed;
 };
-constexpr Way kWays[] = {{"lazy", 1}, {"eager", 2}, {"random", 3}};
-constexpr std::size_t kRuns = std::size(kWays);
+constexpr ProgramWay kProgramWays[] = {{"lazy", 1}, {"eager", 2}, {"random", 3}};
+constexpr std::size_t kProgramRuns = std::size(kProgramWays);
 
 /// A finding is known again by its kind. Where the unchanged program has one, its places, and what follows from it in other
 /// kernels, may depend on addresses and on what was in memory.
@@ -86,8 +86,8 @@ class Runner {
   Ended run(std::size_t way, const driver::Change* change = nullptr) {
     const std::string name = fmt::format("{}/{}", scratch_.path(), next_++);
     ProgramOptions o = options_;
-    o.policy = kWays[way].policy;
-    o.seed = options_.seed + kWays[way].seed;
+    o.policy = kProgramWays[way].policy;
+    o.seed = options_.seed + kProgramWays[way].seed;
     o.tell_launches = change == nullptr;
     o.end_at_finding = change != nullptr && end_at_finding;
     if (change != nullptr) {
@@ -123,12 +123,12 @@ class Runner {
 };
 
 /// The unchanged program, in all ways.
-class Baseline {
+class ProgramBaseline {
  public:
-  explicit Baseline(Runner& runner) {
+  explicit ProgramBaseline(Runner& runner) {
     double longest_ms = 0;
-    for (std::size_t way = 0; way < kRuns; ++way) {
-      progress(fmt::format("the unchanged program, run {} of {}", way + 1, kRuns));
+    for (std::size_t way = 0; way < kProgramRuns; ++way) {
+      progress(fmt::format("the unchanged program, run {} of {}", way + 1, kProgramRuns));
       const Stopwatch watch;
       runs_.push_back(runner.run(way));
       longest_ms = std::max(longest_ms, watch.ms());
@@ -194,16 +194,17 @@ class Baseline {
 };
 
 /// What notices the mutant: "shared-race (lazy)"; empty: nothing does.
-std::string killer(Runner& runner, const Baseline& baseline, const std::string& text, const Candidate& c) {
+std::string killer(Runner& runner, const ProgramBaseline& baseline, const std::string& text,
+                   const Candidate& c) {
   const driver::Change change{text.size(), driver::Change::hash_of(text), c.ptx->begin, c.ptx->end,
                               c.ptx->replacement};
-  for (std::size_t way = 0; way < kRuns; ++way)
+  for (std::size_t way = 0; way < kProgramRuns; ++way)
     if (const std::string why = baseline.difference(runner.run(way, &change)); !why.empty())
-      return fmt::format("{} ({})", why, kWays[way].policy);
+      return fmt::format("{} ({})", why, kProgramWays[way].policy);
   return {};
 }
 
-std::string remark(const Baseline& baseline) {
+std::string remark(const ProgramBaseline& baseline) {
   std::string out;
   if (baseline.findings() > 0)
     out = fmt::format("the unchanged program has {} of its own, which kill{} no mutant",
@@ -222,7 +223,7 @@ int mutate_program(const ProgramOptions& options, const MutantOptions& mutants,
   const Stopwatch watch;
   if (program[0].empty()) throw Error(ErrorCode::bad_input, "no program after --");
   Runner runner(options, program);
-  const Baseline baseline(runner);
+  const ProgramBaseline baseline(runner);
   if (baseline.launched.empty())
     throw Error(ErrorCode::bad_input, "--mutate: the program launches no kernel");
   std::vector<Candidate> all;

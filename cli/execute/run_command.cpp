@@ -21,7 +21,7 @@ namespace {
 // Multiply-adds of the reference beyond which a sample of rows is checked: some seconds on two cores.
 constexpr double kReferenceBudget = 1e10;
 
-struct Options {
+struct RunCommandOptions {
   std::string config, out, lse, source;
   bool check = false, check_all = false, tuned = false;
   std::optional<double> scale;
@@ -31,7 +31,7 @@ struct Options {
 };
 
 // All that one run produced, for both forms of output.
-struct Outcome {
+struct RunOutcome {
   const KernelSource& source;
   const Kernel& kernel;
   const DeviceInfo& device;
@@ -42,7 +42,7 @@ struct Outcome {
   double generate_ms, compile_ms;
 };
 
-Json request_json(const Outcome& o) {
+Json request_json(const RunOutcome& o) {
   Json list = Json::array();
   for (std::size_t b = 0; b < o.work.shape.lengths_q.size(); ++b) {
     Json entry{{"seqlen_q", o.work.shape.lengths_q[b]}, {"seqlen_k", o.work.shape.lengths_k[b]}};
@@ -70,7 +70,7 @@ Json findings_json(const std::vector<EmulationReport::Finding>& findings) {
   return list;
 }
 
-Json document(const Outcome& o) {
+Json document(const RunOutcome& o) {
   const auto checked = [&](double value) { return o.check ? Json(value) : Json(); };
   const Errors all = o.check ? o.check->all : Errors{};
   Json json{{"name", o.source.manifest.name},
@@ -97,7 +97,7 @@ Json document(const Outcome& o) {
   return json;
 }
 
-void print_requests(const Outcome& o) {
+void print_requests(const RunOutcome& o) {
   std::vector<std::vector<std::string>> rows{{"request", "q", "k", "rel_err", "max_abs", "lse_err"}};
   for (std::size_t b = 0; b < o.check->requests.size(); ++b) {
     const Errors& errors = o.check->requests[b];
@@ -109,7 +109,7 @@ void print_requests(const Outcome& o) {
   fmt::print("\n{}", table(rows));
 }
 
-void print(const Outcome& o) {
+void print(const RunOutcome& o) {
   const Binary& binary = o.kernel.binary();
   fmt::print("{} on {} ({})\n", bold(o.source.manifest.name), o.device.selector, o.device.name);
   fmt::print("problem  {}\n", o.work.shape.text());
@@ -160,7 +160,7 @@ NpyArray lse_array(const ProblemShape& shape, const std::vector<float>& rows) {
 }
 
 // The stored winner of the same config, device and problem.
-Config tuned_config(const Options& options, const Config& config) {
+Config tuned_config(const RunCommandOptions& options, const Config& config) {
   Runtime runtime(options.device.runtime_options(options.problem.seed));
   return load_winner(config, runtime.device(), options.problem.workload(make_plan(config).resolved()).shape);
 }
@@ -170,7 +170,7 @@ std::filesystem::path real_path(const std::string& name) {
   return std::filesystem::weakly_canonical(std::filesystem::absolute(name));
 }
 
-int run(const Options& options, bool json) {
+int run(const RunCommandOptions& options, bool json) {
   Config config = load_config(options.config);
   if (options.tuned) config = tuned_config(options, config);
   if (!options.lse.empty()) {
@@ -219,8 +219,8 @@ int run(const Options& options, bool json) {
     write_npy(options.out, npy_from_floats(tensor_shape(work.shape, work.shape.ov_depth), result.output.o));
   }
   if (!options.lse.empty()) write_npy(options.lse, lse_array(work.shape, result.output.lse));
-  const Outcome outcome{source,      *kernel,   device, work, result, check, tolerance_of(plan.resolved()),
-                        generate_ms, compile_ms};
+  const RunOutcome outcome{source,      *kernel,   device, work, result, check, tolerance_of(plan.resolved()),
+                           generate_ms, compile_ms};
   if (json) {
     print_json(document(outcome));
   } else {
@@ -232,7 +232,7 @@ int run(const Options& options, bool json) {
 }  // namespace
 
 Action add_run(CLI::App& command, Common& common) {
-  auto options = std::make_shared<Options>();
+  auto options = std::make_shared<RunCommandOptions>();
   command.add_option("CONFIG", options->config, "Config to run")->required();
   command.add_option("--source", options->source, kSourceHelp);
   options->problem.declare(command, true);

@@ -20,9 +20,9 @@ namespace kiln::cli {
 namespace {
 
 // Multiply-adds of the reference, computed once: beyond this a sample of rows is checked.
-constexpr double kReferenceBudget = 2e9;
+constexpr double kTuneReferenceBudget = 2e9;
 
-struct Options {
+struct TuneOptions {
   std::string config, out;
   int warmup = 5, iterations = 20;
   std::size_t limit = 64;
@@ -35,7 +35,7 @@ struct Options {
 /// One problem, posed once; kernels are checked and timed on it.
 class Bench {
  public:
-  Bench(const Options& options, const Config& resolved)
+  Bench(const TuneOptions& options, const Config& resolved)
       : options_(options),
         work_(options.problem.workload(resolved)),
         runtime_(options.device.runtime_options(options.problem.seed)),
@@ -45,7 +45,8 @@ class Bench {
     const ProgressClock clock("computing the float64 reference");
     const Semantics semantics = semantics_of(resolved, work_);
     reference_ = reference_attention(
-        work_, semantics, choose_rows(work_.shape, semantics.mask, kReferenceBudget, options.problem.seed));
+        work_, semantics,
+        choose_rows(work_.shape, semantics.mask, kTuneReferenceBudget, options.problem.seed));
   }
 
   const Workload& work() const { return work_; }
@@ -90,7 +91,7 @@ class Bench {
     return {score, ""};
   }
 
-  const Options& options_;
+  const TuneOptions& options_;
   const Workload work_;
   Runtime runtime_;
   const DeviceInfo device_;
@@ -137,7 +138,7 @@ void print(const Bench& bench, const Search& search, const std::string& stored) 
   if (!stored.empty()) fmt::print("stored in {}; `--tuned` of run and bench takes it\n", stored);
 }
 
-int tune(const Options& options, bool json) {
+int tune(const TuneOptions& options, bool json) {
   const Config config = load_config(options.config);
   if (!options.no_store) prepare_winners();
   Bench bench(options, make_plan(config).resolved());
@@ -174,7 +175,7 @@ int tune(const Options& options, bool json) {
 }  // namespace
 
 Action add_tune(CLI::App& command, Common& common) {
-  auto options = std::make_shared<Options>();
+  auto options = std::make_shared<TuneOptions>();
   command.add_option("CONFIG", options->config, "Config whose open keys are searched")->required();
   options->problem.declare(command, false);
   options->device.declare(command);

@@ -18,7 +18,7 @@
 namespace kiln::cli {
 namespace {
 
-struct Options {
+struct VerifyOptions {
   std::string config, source;
   bool mutate = false, quick = false, verbose = false;
   std::string only;
@@ -54,8 +54,8 @@ void add_run(const LadderRun& run, const std::string& what, Findings& findings) 
                         run.passed() ? good("passed") : bad("failed"), short_number(run.check.all.rel_err)));
 }
 
-void climb_emulated(const Options& options, const Plan& plan, const KernelSource& source, Runtime& runtime,
-                    Findings& findings) {
+void climb_emulated(const VerifyOptions& options, const Plan& plan, const KernelSource& source,
+                    Runtime& runtime, Findings& findings) {
   const std::vector<LadderCase> cases = boundary_cases(plan.resolved(), options.quick);
   std::vector<EmulatorOptions> runs(2 + static_cast<std::size_t>(options.random_runs.value_or(2)));
   runs[1].policy = EmulatorOptions::Policy::lazy;
@@ -112,7 +112,7 @@ Json mutant_json(const Mutant& m, const std::string& name) {
 }
 
 // Every synchronisation removed in turn, after the ladder itself has passed.
-MutationReport mutate(const Options& options, const Plan& plan, const KernelSource& source,
+MutationReport mutate(const VerifyOptions& options, const Plan& plan, const KernelSource& source,
                       const Binary& binary, Findings& findings) {
   MutationOptions how;
   how.seed = options.seed;
@@ -149,7 +149,7 @@ MutationReport mutate(const Options& options, const Plan& plan, const KernelSour
   return report;
 }
 
-int verify(const Options& options, bool json) {
+int verify(const VerifyOptions& options, bool json) {
   const Plan plan = make_plan(load_config(options.config));
   const KernelSource source = source_of(plan, options.source);
   Findings findings(json);
@@ -198,14 +198,14 @@ int verify(const Options& options, bool json) {
 }  // namespace
 
 int verify_quickly(const std::string& config) {
-  Options options;
+  VerifyOptions options;
   options.config = config;
   options.quick = true;
   return verify(options, false);
 }
 
 Action add_verify(CLI::App& command, Common& common) {
-  auto options = std::make_shared<Options>();
+  auto options = std::make_shared<VerifyOptions>();
   command.add_option("CONFIG", options->config, "Config to verify")->required();
   command.add_option("--source", options->source, kSourceHelp);
   command.add_flag("--quick", options->quick, "Leave out the longest problem");

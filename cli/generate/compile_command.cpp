@@ -12,7 +12,7 @@
 namespace kiln::cli {
 namespace {
 
-struct Options {
+struct CompileOptions {
   std::string config, emit, out;
 };
 
@@ -29,7 +29,7 @@ void check_emit(const std::string& emit, Target target) {
   }
 }
 
-int compile(const Options& options, bool json) {
+int compile(const CompileOptions& options, bool json) {
   const Config config = load_config(options.config);
   const std::string emit = !options.emit.empty() ? options.emit : is_amd(config.target) ? "hsaco" : "cubin";
   check_emit(emit, config.target);
@@ -73,7 +73,7 @@ int compile(const Options& options, bool json) {
 }  // namespace
 
 Action add_compile(CLI::App& command, Common& common) {
-  auto options = std::make_shared<Options>();
+  auto options = std::make_shared<CompileOptions>();
   command.add_option("CONFIG", options->config, "Config to compile")->required();
   command.add_option("--emit", options->emit, "What --out gets: ptx, cubin, hsaco or asm")
       ->check(CLI::IsMember({"ptx", "cubin", "hsaco", "asm"}));

@@ -12,6 +12,7 @@
 #include <sstream>
 
 #include "base/printable.hpp"
+#include "cli/generate/excerpt.hpp"
 #include "cli/output.hpp"
 
 namespace kiln::cli {
@@ -19,7 +20,6 @@ namespace {
 
 namespace fs = std::filesystem;
 constexpr const char kRed[] = "1;31", kCyan[] = "1;36", kBlue[] = "1;34";
-constexpr std::size_t kWidest = 160;  // of an excerpt
 
 std::vector<std::string> split(const std::string& text) {
   std::vector<std::string> lines;
@@ -85,12 +85,7 @@ std::string Diagnostics::excerpt(const std::string& path, int line, int column, 
   auto from = column > 0 ? static_cast<std::size_t>(column) - 1 : text.find_first_not_of(' ');
   if (from >= text.size()) from = 0;
   std::size_t count = length > 0 ? static_cast<std::size_t>(length) : text.size() - from;
-  if (text.size() > kWidest) {
-    // Keep what the carets point at in view.
-    const std::size_t cut = from > kWidest / 2 ? from - kWidest / 2 : 0;
-    text = text.substr(cut, kWidest);
-    from -= cut;
-  }
+  cut_around(text, from);  // what the carets point at stays in view
   count = std::clamp<std::size_t>(count, 1, text.size() > from ? text.size() - from : 1);
   const std::string bar = styled(" | ", kBlue);
   out += fmt::format("{}{}{}\n", styled(number, kBlue), bar, text);

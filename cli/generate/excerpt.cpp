@@ -14,8 +14,6 @@
 namespace kiln::cli {
 namespace {
 
-constexpr std::size_t kWidest = 160;  // of the line shown
-
 struct Span {
   std::size_t begin = 0, size = 0;
 };
@@ -107,6 +105,13 @@ std::optional<Span> find_element(Cursor& cursor, std::string_view index) {
 
 }  // namespace
 
+void cut_around(std::string& line, std::size_t& from) {
+  if (line.size() <= kExcerptWidth) return;
+  const std::size_t cut = from > kExcerptWidth / 2 ? from - kExcerptWidth / 2 : 0;
+  line = line.substr(cut, kExcerptWidth);
+  from -= cut;
+}
+
 std::string config_excerpt(std::string_view source_name, std::string_view text, std::string_view pointer) {
   Cursor cursor(text);
   std::optional<Span> found;
@@ -125,11 +130,7 @@ std::string config_excerpt(std::string_view source_name, std::string_view text, 
       std::to_string(1 + std::count(text.begin(), text.begin() + static_cast<long>(begin), '\n'));
   const std::size_t column = found->begin - begin;
   std::size_t from = column;
-  if (line.size() > kWidest) {
-    const std::size_t cut = from > kWidest / 2 ? from - kWidest / 2 : 0;
-    line = line.substr(cut, kWidest);
-    from -= cut;
-  }
+  cut_around(line, from);
   const std::size_t length =
       std::clamp<std::size_t>(found->size, 1, std::max<std::size_t>(line.size() - from, 1));
   const std::string margin(number.size(), ' ');

@@ -6,6 +6,11 @@
 
 namespace kiln::cli {
 
+constexpr std::size_t kExcerptWidth = 160;  ///< of the line that an excerpt shows
+
+/// Cuts `line` to kExcerptWidth around column `from` (from 0) where it is longer; `from` moves along.
+void cut_around(std::string& line, std::size_t& from);
+
 /// Three lines that show the key at `pointer` ("/operand/page_size") in JSON `text`:
 ///    --> my.json:3:5
 ///   3 |   "BK": 48,

@@ -18,7 +18,7 @@
 namespace kiln::cli {
 namespace {
 
-struct Options {
+struct ListOptions {
   std::vector<std::string> words;
   std::string target, operation;
 };
@@ -71,7 +71,7 @@ Row row_of(const ShippedConfig& shipped) {
 }
 
 /// Every word occurs in the name or in a column.
-bool matches(const Row& row, const Options& options) {
+bool matches(const Row& row, const ListOptions& options) {
   if (!options.target.empty() && row.target != options.target) return false;
   if (!options.operation.empty() && row.operation != options.operation) return false;
   const std::string all = fmt::format("{} {} {} {} {} {} {}", row.name, row.target, row.operation,
@@ -123,7 +123,7 @@ void print_plain(const std::vector<Row>& rows) {
   fmt::print("{}", table(cells, true));
 }
 
-int list(const Options& options, bool json) {
+int list(const ListOptions& options, bool json) {
   if (!options.target.empty() && !target_from(options.target))
     throw Error(ErrorCode::bad_input,
                 fmt::format("--target: no target '{}'; sm_80, sm_90a, sm_100a, gfx90a, gfx942 and "
@@ -147,7 +147,7 @@ int list(const Options& options, bool json) {
 }  // namespace
 
 Action add_list(CLI::App& command, Common& common) {
-  auto options = std::make_shared<Options>();
+  auto options = std::make_shared<ListOptions>();
   command.add_option("WORD", options->words, "Only configs that have every word in their name or a column");
   command.add_option("--target", options->target, "Only this target, such as sm_90a")
       ->type_name("TEXT:{" + target_names(kAllTargets) + "}");

@@ -25,7 +25,7 @@ namespace {
 namespace fs = std::filesystem;
 constexpr auto kPoll = std::chrono::milliseconds(200);
 
-struct Options {
+struct WatchOptions {
   std::string config;
   int changes = 0;
   bool no_verify = false;
@@ -66,7 +66,7 @@ void print_diff(const std::string& before, const std::string& after) {
 
 class Watch {
  public:
-  explicit Watch(const Options& options) : options_(options) {}
+  explicit Watch(const WatchOptions& options) : options_(options) {}
 
   /// One look at the file as it is now.
   void look() {
@@ -89,11 +89,11 @@ class Watch {
   }
 
  private:
-  const Options& options_;
+  const WatchOptions& options_;
   std::string before_;
 };
 
-int watch(const Options& options) {
+int watch(const WatchOptions& options) {
   const std::optional<Stamp> first = stamp_of(options.config);
   if (!first)
     throw Error(ErrorCode::bad_input, "watch wants a config file, and there is no '" + options.config + "'");
@@ -117,7 +117,7 @@ int watch(const Options& options) {
 }  // namespace
 
 Action add_watch(CLI::App& command, Common&) {
-  auto options = std::make_shared<Options>();
+  auto options = std::make_shared<WatchOptions>();
   command.add_option("CONFIG", options->config, "Config file to watch")->required();
   command.add_option("--changes", options->changes, "End after so many saves (default: never)")
       ->check(above_zero());

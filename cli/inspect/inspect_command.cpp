@@ -50,25 +50,7 @@ void print_values(const Json& value, const std::string& indent) {
   }
 }
 
-const char* kind_text(KernelParam::Kind kind) {
-  switch (kind) {
-    case KernelParam::Kind::tensor_map:
-      return "tensor map";
-    case KernelParam::Kind::pointer:
-      return "pointer";
-    case KernelParam::Kind::i32:
-      return "i32";
-    case KernelParam::Kind::i64:
-      return "i64";
-    case KernelParam::Kind::captured:
-      return "struct";
-    case KernelParam::Kind::f32:
-      break;
-  }
-  return "f32";
-}
-
-struct Options {
+struct InspectOptions {
   std::string config, html, timeline, diff, measured, edited;
   bool source = false, origins = false, cycles = false;
 };
@@ -102,8 +84,8 @@ std::string timeline_picture(const Plan& plan, const KernelSource& source) {
   return replay_svg(run.replay, *plan.resolved().schedule + ": " + config_name(plan.resolved()), run.problem);
 }
 
-void write_files(const Options& options, const Config& config, const Plan& plan, const KernelSource& source,
-                 const Json& changes) {
+void write_files(const InspectOptions& options, const Config& config, const Plan& plan,
+                 const KernelSource& source, const Json& changes) {
   if (!options.html.empty()) {
     Json other;
     if (!options.diff.empty()) {
@@ -173,13 +155,13 @@ void print_difference(const Plan& one, const Plan& other, bool json) {
 }
 
 /// Null unless there is one and it is wanted: AMD's takes no run and is always shown.
-Json cycle_model(const Options& options, const Plan& plan, const KernelSource& source) {
+Json cycle_model(const InspectOptions& options, const Plan& plan, const KernelSource& source) {
   if (is_amd(plan.resolved().target)) return amd_cycle_model(source);
   return options.cycles ? cycle_model_json(plan, source) : Json();
 }
 
 /// What the edit did to the compiled program; null without one.
-Json changes_of(const Options& options, const Plan& plan, const KernelSource& source) {
+Json changes_of(const InspectOptions& options, const Plan& plan, const KernelSource& source) {
   if (options.edited.empty()) return nullptr;
   if (!options.diff.empty() && options.html.empty())
     throw Error(ErrorCode::bad_input,
@@ -189,7 +171,7 @@ Json changes_of(const Options& options, const Plan& plan, const KernelSource& so
   return changes_json(runtime, plan, source);
 }
 
-int inspect(const Options& options, bool json) {
+int inspect(const InspectOptions& options, bool json) {
   const Config config = load_config(options.config);
   const Plan plan = make_plan(config);
   const KernelSource source = source_of(plan, options.edited);
@@ -246,7 +228,7 @@ int inspect(const Options& options, bool json) {
 }
 
 /// `--source` without a file is a switch, also where CONFIG follows it.
-void settle_source(Options& options, bool given) {
+void settle_source(InspectOptions& options, bool given) {
   if (options.config.empty()) options.config.swap(options.edited);
   options.source = given && options.edited.empty();
   if (options.config.empty()) throw Error(ErrorCode::bad_input, "CONFIG is required");
@@ -255,7 +237,7 @@ void settle_source(Options& options, bool given) {
 }  // namespace
 
 Action add_inspect(CLI::App& command, Common& common) {
-  auto options = std::make_shared<Options>();
+  auto options = std::make_shared<InspectOptions>();
   command.add_option("CONFIG", options->config, "Config to look at");
   const CLI::Option* source =
       command

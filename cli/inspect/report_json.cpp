@@ -47,12 +47,12 @@ Json run_json(const TracedRun& run) {
           {"counters", counters}};
 }
 
+}  // namespace
+
 const char* kind_text(KernelParam::Kind kind) {
   static constexpr std::array kNames{"tensor map", "pointer", "i32", "i64", "f32", "struct"};
   return kNames.at(static_cast<std::size_t>(kind));
 }
-
-}  // namespace
 
 TracedRun traced_run(Runtime& runtime, const Plan& plan, const KernelSource& source) {
   const int keys = plan.resolved().BN.value_or(64);

@@ -17,6 +17,9 @@ struct TracedRun {
 };
 TracedRun traced_run(Runtime& runtime, const Plan& plan, const KernelSource& source);
 
+/// "tensor map", "pointer", "i32" ...: what kind of argument a kernel takes.
+const char* kind_text(KernelParam::Kind kind);
+
 /// The lines of a kernel's source, as an array.
 Json source_lines(const KernelSource& source);
 

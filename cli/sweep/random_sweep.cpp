@@ -18,7 +18,6 @@ namespace kiln::cli {
 namespace {
 
 /// A drawn config is right or not for a reason of few keys: those that can go without it passing.
-constexpr int kShrinkTrials = 24;
 
 std::vector<Json> shipped_documents() {
   std::vector<Json> out;

@@ -27,10 +27,9 @@
 namespace kiln::cli {
 namespace {
 
-constexpr int kShrinkTrials = 24;
 constexpr std::size_t kRefusedOnPage = 5000;
 
-struct Options {
+struct SweepOptions {
   std::string file, shard, log, html;
   std::vector<std::string> targets;
   bool random = false, run = false, cover = false, list = false, no_compile = false, square = false;
@@ -71,7 +70,7 @@ struct Selection {
 
 class Sweep {
  public:
-  Sweep(const Options& options, bool json)
+  Sweep(const SweepOptions& options, bool json)
       : options_(options), json_(json), shard_(parse_shard(options.shard)) {}
 
   int run() {
@@ -340,7 +339,7 @@ class Sweep {
     if (!unset.empty()) fmt::print("never set:{}\n", unset);
   }
 
-  const Options& options_;
+  const SweepOptions& options_;
   bool json_;
   Shard shard_;
   Stopwatch watch_;
@@ -356,7 +355,7 @@ class Sweep {
 };
 
 /// What sweep --random is asked for; by default every target that can be compiled for here.
-RandomSweep random_sweep_of(const Options& options) {
+RandomSweep random_sweep_of(const SweepOptions& options) {
   RandomSweep out;
   out.minutes = options.minutes > 0 ? options.minutes : out.minutes;
   out.trials = options.limit;
@@ -375,7 +374,7 @@ RandomSweep random_sweep_of(const Options& options) {
 }  // namespace
 
 Action add_sweep(CLI::App& command, Common& common) {
-  auto options = std::make_shared<Options>();
+  auto options = std::make_shared<SweepOptions>();
   CLI::Option* file = command.add_option("SWEEP", options->file, "Sweep file");
   CLI::Option* random = command.add_flag(
       "--random", options->random,
