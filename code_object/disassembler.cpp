@@ -45,7 +45,7 @@ std::vector<std::string> candidates() {
 }
 
 bool load(const std::string& path, Library& lib) {
-  void* handle = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
+  void* handle = dlopen(path.c_str(), RTLD_LAZY | RTLD_LOCAL);  // most of what LLVM links is of no use here
   if (handle == nullptr) return false;
   for (const char* part : {"LLVMInitializeAMDGPUTargetInfo", "LLVMInitializeAMDGPUTarget",
                            "LLVMInitializeAMDGPUTargetMC", "LLVMInitializeAMDGPUDisassembler"}) {
