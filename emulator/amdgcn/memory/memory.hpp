@@ -32,6 +32,7 @@ class Memory {
   /// Where `bytes` bytes at `address` lie on the host.
   Ref at(std::uint64_t address, std::size_t bytes, bool write) const;
   bool initialized(const Ref& ref, std::size_t bytes) const;
+  void mark_written(const Ref& ref, std::size_t bytes) const;
   std::string describe(std::uint64_t address) const;
   /// Serialises the atomics of one address.
   std::mutex& lock_of(std::uint64_t address) { return locks_[address / 64 % locks_.size()]; }

@@ -32,7 +32,7 @@ std::byte* locate(Wave& w, Pending& op, int lane, u64 address, std::size_t bytes
   }
   if (in_private(address)) return scratch_at(w, lane, static_cast<u32>(address));
   const auto ref = w.grid.memory.at(address, bytes, write);
-  if (ref.data != nullptr && write && ref.shadow != nullptr) std::memset(ref.shadow, kWritten, bytes);
+  if (write) w.grid.memory.mark_written(ref, bytes);
   return reinterpret_cast<std::byte*>(ref.data);
 }
 
