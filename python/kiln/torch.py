@@ -20,7 +20,7 @@ from typing import Any, Iterable, Optional, Union
 import torch
 
 from ._errors import Error
-from ._native import Kernel
+from ._native import Calls, Kernel
 from .runtime import Runtime
 
 #: The target that CPU tensors are run for, on the emulated device.
@@ -33,6 +33,7 @@ _CAPTURED = {torch.float32: "f32", torch.bfloat16: "bf16", torch.float16: "fp16"
 _SHORT = 8  # query rows up to which the kernel that splits keys is used
 
 _dispatch_modes = torch._C._len_torch_dispatch_stack
+_compiling = torch.compiler.is_compiling
 _lock = threading.Lock()
 _runtimes: dict[int, Runtime] = {}
 _kernels: dict[tuple, tuple[Kernel, str]] = {}
@@ -222,8 +223,25 @@ def _empty_out(q, v):
     return q.new_empty((*q.shape[:-1], v.shape[-1]), dtype=q.dtype if q.dtype in _DTYPES else torch.bfloat16)
 
 
+def _lse_shape(q):
+    return (q.shape[0], q.shape[2], q.shape[1]) if q.dim() == 4 else (q.shape[1], q.shape[0])
+
+
+def _empty_lse(q):
+    return q.new_empty(_lse_shape(q), dtype=torch.float32)
+
+
+# Calls like an earlier one go from their arguments to the launch in C++ (python/native/calls.cpp).
+def _new_calls() -> Calls:
+    return Calls(torch.Tensor, torch.nn.Parameter, torch.is_grad_enabled, _dispatch_modes, _empty_out, _empty_lse)
+
+
+_calls = _new_calls()
+_ATTENTION, _PAGED, _CONTINUOUS = range(3)
+
+
 def _attend(what, q, k, v, cu_seqlens_q, cu_seqlens_k, page_table, seqlens_k, sink, mask_bits, captured, max_seqlen_q, max_seqlen_k, scale, max_blocks, out, lse,
-            sides=None, first_keys=None, descales=None):
+            sides=None, first_keys=None, descales=None, key=None):
     operation, kind, mask, softcap, score_mod, with_lse, splits = what
     if not _traced(q):
         index, case = q.get_device(), _case(what, q, k, v, sink, captured, max_seqlen_q, descales is not None)
@@ -231,7 +249,7 @@ def _attend(what, q, k, v, cu_seqlens_q, cu_seqlens_k, page_table, seqlens_k, si
         if out is None:
             out = _empty_out(q, v)
         if with_lse and lse is None:
-            lse = q.new_empty(_lse_shape(q), dtype=torch.float32)
+            lse = _empty_lse(q)
         if captured:
             captured = {name: tensor.view(torch.uint8) if tensor.dtype == torch.bool else tensor for name, tensor in captured.items()}
         more = {}
@@ -242,6 +260,8 @@ def _attend(what, q, k, v, cu_seqlens_q, cu_seqlens_k, page_table, seqlens_k, si
         kernel(q, k, v, out, lse=lse, cu_seqlens_q=cu_seqlens_q, cu_seqlens_k=cu_seqlens_k, page_table=page_table, seqlens_k=seqlens_k,
                sink=sink, mask_bits=mask_bits, captured=captured, max_seqlen_q=max_seqlen_q, max_seqlen_k=max_seqlen_k, scale=scale, max_blocks=max_blocks,
                **more)
+        if key is not None:
+            _calls.add(key, kernel, sides, cu_seqlens_q)
         return out, lse
     mask, mask_size = mask if isinstance(mask, tuple) else (mask, 0)
     got, got_lse = torch.ops.kiln.attend(q, k, v, cu_seqlens_q, cu_seqlens_k, page_table, seqlens_k, sink, mask_bits,
@@ -253,10 +273,6 @@ def _attend(what, q, k, v, cu_seqlens_q, cu_seqlens_k, page_table, seqlens_k, si
     if lse is not None and with_lse:
         got_lse = lse.copy_(got_lse)
     return got, (got_lse if with_lse else None)
-
-
-def _lse_shape(q):
-    return (q.shape[0], q.shape[2], q.shape[1]) if q.dim() == 4 else (q.shape[1], q.shape[0])
 
 
 # What a config needs of shapes is taken from the tensors when the operator runs: while a graph is traced a size may be a symbol.
@@ -334,6 +350,12 @@ def attention(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, *, causal: bool
     return_lse    also return the log-sum-exp, float32 [batch, heads, seqlen_q], ragged [heads, total_q], natural logarithm
 
     Returns out, or (out, lse). Raises kiln.Error, NotImplementedError where gradients are asked for."""
+    key = None
+    if not _compiling() and q_descale is None and k_descale is None and v_descale is None:
+        key = _calls(_ATTENTION, q, k, v, out, lse, cu_seqlens_q, cu_seqlens_k, None, None, sink, mask_bits, first_keys, captured, causal, window, chunk,
+                     softcap, score_mod, splits, return_lse, max_seqlen_q, max_seqlen_k, max_blocks, scale)
+        if key is not None and type(key) is not bytes:
+            return key
     _check_gradients(q, k, v)
     if q.dim() not in (3, 4) or (q.dim() == 3) != (cu_seqlens_q is not None):
         raise _refuse(f"q: shape {list(q.shape)}; [batch, seqlen, heads, depth], or [total, heads, depth] with cu_seqlens_q is needed")
@@ -350,7 +372,7 @@ def attention(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, *, causal: bool
     what = ("decode" if short else "prefill", "ragged" if ragged else "contiguous", mask, softcap, score_mod,
             return_lse or lse is not None, splits)
     got, got_lse = _attend(what, q, k, v, cu_seqlens_q, cu_seqlens_k, None, None, sink, mask_bits, captured, max_seqlen_q, max_seqlen_k, scale,
-                           max_blocks, out, lse, sides, first_keys, descales)
+                           max_blocks, out, lse, sides, first_keys, descales, key)
     return (got, got_lse) if return_lse else got
 
 
@@ -372,6 +394,12 @@ def decode(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, *, page_table: tor
     continuous    each sequence has one block of any length: k, v [num_blocks, block_rows, heads_kv, depth], page_table [batch, 1]
 
     The rest as attention(). Long rows (max_seqlen_q above 8) are prefilled in chunks by the same call."""
+    key = None
+    if not _compiling() and q_descale is None and k_descale is None and v_descale is None:
+        key = _calls(_CONTINUOUS if continuous else _PAGED, q, k, v, out, lse, cu_seqlens_q, None, page_table, seqlens_k, sink, None, first_keys, captured,
+                     causal, window, chunk, softcap, score_mod, splits, return_lse, max_seqlen_q, max_seqlen_k, max_blocks, scale)
+        if key is not None and type(key) is not bytes:
+            return key
     _check_gradients(q, k, v)
     if q.dim() != 3 or k.dim() != 4:
         raise _refuse(f"q, k: shapes {list(q.shape)}, {list(k.shape)}; [total, heads, depth] and [num_pages, page_size, heads_kv, depth] are needed")
@@ -391,7 +419,7 @@ def decode(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, *, page_table: tor
     what = ("decode" if max_seqlen_q <= _SHORT else "prefill", "continuous" if continuous else "paged", mask, softcap,
             score_mod, return_lse or lse is not None, splits)
     got, got_lse = _attend(what, q, k, v, cu_seqlens_q, None, page_table, seqlens_k, sink, None, captured, max_seqlen_q, max_seqlen_k, scale,
-                           max_blocks, out, lse, sides, first_keys, descales)
+                           max_blocks, out, lse, sides, first_keys, descales, key)
     return (got, got_lse) if return_lse else got
 
 

@@ -119,7 +119,9 @@ std::array<nb::object, kCaptured> PyKernel::captured(nb::handle given) const {
   return out;
 }
 
-namespace {
+const char* operand_name(std::size_t operand) {
+  return kNames[operand];
+}
 
 void set_window(kiln_attention_args& args, nb::handle window) {
   std::array<std::int64_t, 3> sides{};
@@ -133,37 +135,18 @@ void set_window(kiln_attention_args& args, nb::handle window) {
   args.window_chunk = sides[2];
 }
 
-}  // namespace
-
 void PyKernel::launch(const std::array<nb::handle, kOperands>& tensors, nb::handle window, nb::handle scale,
                       nb::handle stream, std::int64_t max_seqlen_q, std::int64_t max_seqlen_k,
                       nb::handle launch_before, int max_blocks, nb::handle residency) {
   kiln_attention_args args{};
-  args.size = sizeof args;
   LaunchStream chosen(stream);
   std::array<Borrowed, kOperands> borrowed;
-  const auto use = [&](std::size_t i) -> DLTensor* {
-    if (tensors[i].is_none()) return nullptr;
+  std::array<DLTensor*, kOperands> views{};
+  for (std::size_t i = 0; i < kOperands; ++i) {
+    if (tensors[i].is_none()) continue;
     borrowed[i].borrow(kNames[i], tensors[i], chosen);
-    return &borrowed[i].view();
-  };
-  args.q = use(0);
-  args.k = use(1);
-  args.v = use(2);
-  args.o = use(3);
-  args.lse = use(4);
-  args.cu_seqlens_q = use(5);
-  args.cu_seqlens_k = use(6);
-  args.page_table = use(7);
-  args.seqlens_k = use(8);
-  args.q_scale = use(9);
-  args.k_scale = use(10);
-  args.v_scale = use(11);
-  args.sink = use(12);
-  args.mask_bits = use(13);
-  args.k_rope = use(14);
-  for (std::size_t i = 0; i < kCaptured; ++i) args.captured[i] = use(15 + i);
-  args.first_keys = use(15 + kCaptured);
+    views[i] = &borrowed[i].view();
+  }
   if (!window.is_none()) set_window(args, window);
   args.max_seqlen_q = max_seqlen_q;
   args.max_seqlen_k = max_seqlen_k;
@@ -176,12 +159,35 @@ void PyKernel::launch(const std::array<nb::handle, kOperands>& tensors, nb::hand
   args.launch_before = hint("launch_before", launch_before, {"any", "keeps_tables", "unrelated"});
   args.max_blocks = max_blocks;
   args.residency = hint("residency", residency, {"by_work", "alone", "shared"});
+  launch(views, args, chosen.value());
+}
+
+void PyKernel::launch(const std::array<DLTensor*, kOperands>& views, kiln_attention_args& args,
+                      std::uint64_t stream) {
+  args.size = sizeof args;
+  args.q = views[0];
+  args.k = views[1];
+  args.v = views[2];
+  args.o = views[3];
+  args.lse = views[4];
+  args.cu_seqlens_q = views[5];
+  args.cu_seqlens_k = views[6];
+  args.page_table = views[7];
+  args.seqlens_k = views[8];
+  args.q_scale = views[9];
+  args.k_scale = views[10];
+  args.v_scale = views[11];
+  args.sink = views[12];
+  args.mask_bits = views[13];
+  args.k_rope = views[14];
+  for (std::size_t i = 0; i < kCaptured; ++i) args.captured[i] = views[15 + i];
+  args.first_keys = views[15 + kCaptured];
   // Launches on a device return at once; those of host tensors run to their end.
   if (args.q != nullptr && has_streams(args.q->device)) {
-    launcher_.launch(args, chosen.value());
+    launcher_.launch(args, stream);
   } else {
     const nb::gil_scoped_release others_may_run;
-    launcher_.launch(args, chosen.value());
+    launcher_.launch(args, stream);
   }
 }
 

@@ -28,6 +28,8 @@ class PyKernel {
   void launch(const std::array<nb::handle, kOperands>& tensors, nb::handle window, nb::handle scale,
               nb::handle stream, std::int64_t max_seqlen_q, std::int64_t max_seqlen_k,
               nb::handle launch_before, int max_blocks, nb::handle residency);
+  /// The same with views of the tensors (null: not given), in the order of Operand; `args` has the numbers.
+  void launch(const std::array<DLTensor*, kOperands>& views, kiln_attention_args& args, std::uint64_t stream);
 
  private:
   std::shared_ptr<Runtime> runtime_;
@@ -35,7 +37,13 @@ class PyKernel {
   DlpackLauncher launcher_;
 };
 
+/// The name of an operand in messages.
+const char* operand_name(std::size_t operand);
+/// (left, right, chunk) of a launch. Throws Error (bad_input).
+void set_window(kiln_attention_args& args, nb::handle window);
+
 void bind_kernel(nb::module_& module);
+void bind_calls(nb::module_& module);
 void bind_runtime(nb::module_& module);
 void bind_serving(nb::module_& module);
 void bind_parallel(nb::module_& module);

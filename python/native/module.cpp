@@ -65,6 +65,7 @@ NB_MODULE(_native, module) {
   module.def("launch_stream", &kiln::python::launch_stream, nb::arg("tensors"),
              nb::arg("stream") = nb::none());
   kiln::python::bind_kernel(module);
+  kiln::python::bind_calls(module);
   kiln::python::bind_runtime(module);
   kiln::python::bind_serving(module);
   kiln::python::bind_parallel(module);

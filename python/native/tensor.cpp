@@ -62,37 +62,44 @@ DLDevice device_of(const char* name, nb::handle tensor) {
   }
 }
 
-bool current_stream(nb::handle tensor, const DLDevice& device, const ExchangeApi* api, std::uint64_t& out) {
-  if (api != nullptr) {
-    void* stream = nullptr;
-    if (api->current_work_stream(device.device_type, device.device_id, &stream) != 0)
-      throw nb::python_error();
-    out = reinterpret_cast<std::uint64_t>(stream);
-    return true;
-  }
-  const nb::object found = streams_module().attr("current")(tensor);
-  if (found.is_none()) return false;
-  out = nb::cast<std::uint64_t>(found);
-  return true;
-}
-
 }  // namespace
 
 LaunchStream::LaunchStream(nb::handle given) {
   if (given.is_none()) return;
-  given_ = known_ = true;
+  known_ = true;
   const nb::object handle = streams_module().attr("handle")(given);
   if (!nb::try_cast(handle, value_)) refuse("stream", "its handle is no address of 64 bits");
 }
 
+bool LaunchStream::current(nb::handle tensor, const DLDevice& device, const ExchangeApi* api,
+                           std::uint64_t& out) const {
+  if (api == nullptr) {
+    const nb::object found = streams_module().attr("current")(tensor);
+    if (found.is_none()) return false;
+    out = nb::cast<std::uint64_t>(found);
+    return true;
+  }
+  if (api != asked_ || device.device_type != asked_device_.device_type ||
+      device.device_id != asked_device_.device_id) {
+    void* stream = nullptr;
+    if (api->current_work_stream(device.device_type, device.device_id, &stream) != 0)
+      throw nb::python_error();
+    asked_ = api;
+    asked_device_ = device;
+    answer_ = reinterpret_cast<std::uint64_t>(stream);
+  }
+  out = answer_;
+  return true;
+}
+
 void LaunchStream::see(nb::handle tensor, const DLDevice& device, const ExchangeApi* api) {
-  if (!known_ && has_streams(device)) known_ = current_stream(tensor, device, api, value_);
+  if (!known_ && has_streams(device)) known_ = current(tensor, device, api, value_);
 }
 
 bool LaunchStream::must_wait(nb::handle tensor, const DLDevice& device, const ExchangeApi* api) const {
   if (!has_streams(device)) return false;
   std::uint64_t own = 0;
-  return !current_stream(tensor, device, api, own) || own != value_;
+  return !current(tensor, device, api, own) || own != value_;
 }
 
 void Borrowed::borrow(const char* name, nb::handle tensor, LaunchStream& stream) {

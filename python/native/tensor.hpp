@@ -39,8 +39,15 @@ class LaunchStream {
   std::uint64_t value() const { return value_; }
 
  private:
-  bool given_ = false, known_ = false;
+  /// The current stream of the library of `tensor`. False: it has none.
+  bool current(nb::handle tensor, const DLDevice& device, const ExchangeApi* api, std::uint64_t& out) const;
+
+  bool known_ = false;
   std::uint64_t value_ = 0;
+  // What a library answered last: the tensors of a launch are on one device.
+  mutable const ExchangeApi* asked_ = nullptr;
+  mutable DLDevice asked_device_{};
+  mutable std::uint64_t answer_ = 0;
 };
 
 /// A tensor in use by one launch. The view is valid while this and the object live.

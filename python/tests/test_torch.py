@@ -1,5 +1,6 @@
 """kiln.torch with CPU tensors, on the emulated device."""
 import unittest
+from unittest import mock
 
 import kiln
 
@@ -77,6 +78,53 @@ class Torch(unittest.TestCase):
             kt.attention(q.requires_grad_(), q, q)
         with torch.no_grad():
             kt.attention(q, q, q)
+
+    def test_calls_like_an_earlier_one(self):
+        q, k, v = self.make((1, 12, 2, 64), (1, 20, 1, 64), (1, 20, 1, 64))
+        bias, table = torch.randn(2), torch.tensor([[2], [0]], dtype=torch.int32)
+        rows, pages, lengths = q[0, :2], torch.randn(3, 16, 1, 64, dtype=torch.float16), torch.tensor([9, 4], dtype=torch.int32)
+        choices = [dict(), dict(causal=True), dict(window=9), dict(window=(9, 0)), dict(window=(4, 3)), dict(window=(5, 3)), dict(softcap=7),
+                   dict(softcap=7.5), dict(score_mod="score * 2"), dict(score_mod="score * 0.5"), dict(sink=bias), dict(scale=0.3), dict(return_lse=True),
+                   dict(score_mod="score + bias[h]", captured=dict(bias=bias)), dict(score_mod="score + bias[h]", captured=dict(bias=bias.half()))]
+        calls = [lambda given=given: kt.attention(q, k, v, **given) for given in choices]
+        calls += [lambda: kt.attention(q[:, :3], k, v), lambda: kt.decode(rows, pages, pages, page_table=table, seqlens_k=lengths),
+                  lambda: kt.decode(rows[:1], pages, pages, page_table=table[:1], seqlens_k=lengths[:1])]
+        with mock.patch.object(kt, "_calls", kt._new_calls()):
+            first = [call() for call in calls]
+            self.assertEqual(len(kt._calls), len(calls) - 1)  # the scale is of the launch
+            self.assertEqual(sum(torch.equal(first[0], out) for out in first[1:12]), 0)
+            with mock.patch.object(kt, "_attend", side_effect=AssertionError("in Python")):
+                again = [call() for call in calls]
+                given, lse = torch.empty_like(q), torch.empty(1, 2, 12)
+                self.assertIs(kt.attention(q, k, v, out=given, lse=lse, return_lse=True)[0], given)
+            torch.testing.assert_close(again, first, rtol=0, atol=0)
+            torch.testing.assert_close((given, lse), first[12], rtol=0, atol=0)
+            self.check_refusals_of_known_calls(q, k, v, rows, pages, table, lengths)
+
+    def check_refusals_of_known_calls(self, q, k, v, rows, pages, table, lengths):
+        seen = []
+
+        class Mode(torch.utils._python_dispatch.TorchDispatchMode):
+            def __torch_dispatch__(self, function, types, args=(), kwargs=None):
+                seen.append(str(function))
+                return function(*args, **(kwargs or {}))
+
+        with Mode():
+            kt.attention(q, k, v)
+        self.assertIn("kiln.attend.default", seen)
+        compiled = torch.compile(lambda q: kt.attention(q, k, v), fullgraph=True, backend="aot_eager")
+        self.close(compiled(q), kt.attention(q, k, v).double())
+        with self.assertRaisesRegex(kiln.Error, "page_table: int64; int32 is needed"):
+            kt.decode(rows, pages, pages, page_table=table.long(), seqlens_k=lengths)
+        with self.assertRaisesRegex(kiln.Error, "kv_dtype is dtype"):
+            kt.attention(q, k.bfloat16(), v)
+        with self.assertRaisesRegex(kiln.Error, "window: 0"):
+            kt.attention(q, k, v, window=0)
+        with self.assertRaisesRegex(NotImplementedError, "no backward"):
+            kt.attention(q, k, v.detach().requires_grad_())
+        parameter = torch.nn.Parameter(q)
+        with torch.no_grad():
+            self.close(kt.attention(parameter, k, v), kt.attention(q, k, v).double())
 
     def test_sdpa(self):
         q, k, v = self.make((1, 4, 20, 64), (1, 2, 20, 64), (1, 2, 20, 64))
