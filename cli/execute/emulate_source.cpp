@@ -7,6 +7,7 @@
 #include <filesystem>
 
 #include "cli/execute/architectures.hpp"
+#include "cli/generate/edited_source.hpp"
 #include "runtime/compiler/nvrtc.hpp"
 
 namespace kiln::cli {
@@ -37,12 +38,18 @@ bool is_cuda_source(const std::string& path) {
 std::string ptx_of_source(const std::string& path, const std::string& text, const std::string& architecture) {
   KernelSource source;
   source.text = text;
+  source.file = path;
   source.manifest.name = std::filesystem::path(path).stem().string();
   std::string target = architecture.empty() ? "sm_90" : architecture;
   if (target == "sm_90" || target == "sm_100") target += 'a';
   Nvrtc nvrtc([] { return 0; });  // whatever driver there is does not run it
   check_architecture(nvrtc, target);
-  return nvrtc.compile({source, target}).ptx;
+  try {
+    return nvrtc.compile({source, target}).ptx;
+  } catch (const Error& error) {
+    if (error.code() != ErrorCode::compile) throw;
+    throw in_one_line(error, source);
+  }
 }
 
 }  // namespace kiln::cli

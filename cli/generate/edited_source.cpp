@@ -10,6 +10,7 @@
 
 #include "base/ascii.hpp"
 #include "runtime/support/files.hpp"
+#include "runtime/support/log.hpp"
 
 namespace kiln::cli {
 namespace {
@@ -169,11 +170,16 @@ auto made(const KernelSource& source, Make make) {
     return make();
   } catch (const Error& error) {
     if (error.code() != ErrorCode::compile) throw;
-    throw Error(ErrorCode::compile, one_line(error.what(), source));
+    throw in_one_line(error, source);
   }
 }
 
 }  // namespace
+
+Error in_one_line(const Error& error, const KernelSource& source) {
+  Logger(RuntimeOptions{}).debug(error.what());
+  return Error(error.code(), one_line(error.what(), source));
+}
 
 KernelSource source_of(const Plan& plan, const std::string& path) {
   KernelSource source = generate(plan);

@@ -14,18 +14,6 @@ std::string range_text(IntRange range) {
   return text;
 }
 
-/// Nearest legal integers below and above: "32, 48".
-std::string nearest_ints(double value, IntRange range) {
-  const double lo = range.lo, hi = range.hi, step = range.step;
-  const double down =
-      std::clamp(std::floor(value / step) * step, std::ceil(lo / step) * step, std::floor(hi / step) * step);
-  const double up =
-      std::clamp(std::ceil(value / step) * step, std::ceil(lo / step) * step, std::floor(hi / step) * step);
-  std::string text = std::to_string(static_cast<int>(down));
-  if (up != down) text += ", " + std::to_string(static_cast<int>(up));
-  return text;
-}
-
 /// The one of `names` that `text` means: what other libraries and people call it, else the nearest spelling.
 std::string_view meant(std::string_view text, std::span<const std::string_view> names) {
   static constexpr std::pair<std::string_view, std::string_view> kElsewhere[] = {
@@ -87,6 +75,17 @@ Json swizzle_json(const SwizzleKey& key) {
 }
 
 }  // namespace
+
+std::string nearest_ints(double value, IntRange range) {
+  const double lo = range.lo, hi = range.hi, step = range.step;
+  const double down =
+      std::clamp(std::floor(value / step) * step, std::ceil(lo / step) * step, std::floor(hi / step) * step);
+  const double up =
+      std::clamp(std::ceil(value / step) * step, std::ceil(lo / step) * step, std::floor(hi / step) * step);
+  std::string text = std::to_string(static_cast<int>(down));
+  if (up != down) text += ", " + std::to_string(static_cast<int>(up));
+  return text;
+}
 
 std::optional<int> read_int(const Json& value, IntRange range, const ReadContext& context) {
   if (!value.is_number()) {

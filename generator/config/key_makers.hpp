@@ -14,6 +14,8 @@ struct IntRange {
   int lo = 1, hi = 1, step = 1;
 };
 
+/// The legal values of `range` on both sides of `value`, or the one that it is nearest to: "16, 32".
+std::string nearest_ints(double value, IntRange range);
 /// Reads an integer, reporting anything else with the nearest legal one.
 std::optional<int> read_int(const Json& value, IntRange range, const ReadContext& context);
 std::optional<bool> read_bool(const Json& value, const ReadContext& context);

@@ -1,6 +1,7 @@
 // Key table rows: meaning of the result. Operand form, mask, score modifier, sink, splits, scale.
 #include <fmt/format.h>
 
+#include <cmath>
 #include <tuple>
 
 #include "generator/config/key_makers.hpp"
@@ -19,6 +20,16 @@ constexpr std::string_view kScaleLayouts[] = {"token_major", "head_major"};
 constexpr IntRange kPageRange{0, 1 << 20}, kBlockRange{1, 1024}, kBlockRead{-(1 << 30), 1 << 30},
     kLengthRange{1, 1 << 30}, kSideRange{0, (1 << 30) - 1};
 
+/// Elements of one scale. Whole numbers out of range are left to the rules.
+std::optional<int> read_block(const Json& value, const ReadContext& context) {
+  const double given = value.get<double>();
+  const bool whole = std::floor(given) == given && given >= kBlockRead.lo && given <= kBlockRead.hi;
+  if (whole) return static_cast<int>(given);
+  context.fail(value, "wants one of " + join(kGranularities) + " or a whole number of elements",
+               nearest_ints(given, {1, kBlockRead.hi}));
+  return std::nullopt;
+}
+
 std::optional<Quantization> read_quantization(const Json& value, const ReadContext& context) {
   static constexpr std::string_view known[] = {"granularity", "scale_dtype", "layout"};
   if (!check_members(value, known, context)) return std::nullopt;
@@ -30,7 +41,7 @@ std::optional<Quantization> read_quantization(const Json& value, const ReadConte
     context.missing("granularity", "quantization needs granularity: " + all, all);
     good = false;
   } else if (value["granularity"].is_number()) {
-    const auto block = read_int(value["granularity"], kBlockRead, context.at("granularity"));
+    const auto block = read_block(value["granularity"], context.at("granularity"));
     out.granularity = Quantization::Granularity::per_block;
     out.block = block.value_or(0);
     good = block.has_value();

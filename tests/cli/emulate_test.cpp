@@ -102,10 +102,17 @@ TEST_CASE("emulate compiles CUDA C++ first") {
                  "'zeros:f32[100]:z.npy' --arg u32:64")
             .status != 2);
 
-  std::ofstream(scratch() + "wrong.cu") << "extern \"C\" __global__ void wrong() { nothing(); }\n";
+  std::ofstream(scratch() + "wrong.cu")
+      << "extern \"C\" __global__ void wrong() {\n  nothing();\n  more();\n}\n";
   const auto refused = run_kiln("emulate wrong.cu");
   CHECK(refused.status == 1);
-  CHECK_MESSAGE(refused.err.find("nothing") != std::string::npos, refused.err);
+  CHECK_MESSAGE(
+      refused.err.starts_with("kiln: wrong.cu:2: error: identifier \"nothing\" is undefined (NVRTC "),
+      refused.err);
+  CHECK_MESSAGE(refused.err.ends_with(", the first of 2 errors)\n"), refused.err);
+  CHECK(is_one_line(refused.err));
+  const auto all = run_kiln("emulate wrong.cu", "", "KILN_LOG=debug");
+  CHECK_MESSAGE(all.err.find("identifier \"more\" is undefined") != std::string::npos, all.err);
 }
 
 TEST_CASE("emulate runs any kernel on arrays") {
