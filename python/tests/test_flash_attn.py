@@ -139,6 +139,8 @@ class FlashAttention(unittest.TestCase):
             out, lse = fa.flash_attn_func(q, k, v, qv=qv, causal=True, return_attn_probs=True)
             lengths = torch.tensor([70, 41], dtype=torch.int32)
             cached = fa.flash_attn_with_kvcache(q, k, v, qv=qv, cache_seqlens=lengths, causal=True)
+            slopes = torch.tensor([[0.5, 0.1, 0.03, 0.25], [0.2, 0.4, 0.1, 0.3]])
+            sloped = fa.flash_attn_func(q, k, v, qv=qv, causal=True, softcap=3.0, alibi_slopes=slopes)
             with self.assertRaisesRegex(kiln.Error, "qv: shape"):
                 fa.flash_attn_func(q, k, v, qv=qv[:, :2])
         for i in range(2):
@@ -146,6 +148,7 @@ class FlashAttention(unittest.TestCase):
             wanted, wanted_lse = reference(both, keys, v[i], causal=True)
             self.close(out[i], wanted)
             self.assertLess((lse[i] - wanted_lse).abs().max().item(), 5e-3)
+            self.close(sloped[i], reference(both, keys, v[i], causal=True, softcap=3.0, slopes=slopes[i])[0])
             self.close(cached[i], reference(both, keys[:lengths[i]], v[i, :lengths[i]], causal=True)[0])
 
     def test_varlen(self):

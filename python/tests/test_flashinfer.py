@@ -288,6 +288,29 @@ class FlashInfer(unittest.TestCase):
             w, w_lse = reference(torch.cat((q_nope, q_pe), -1)[i][None], torch.cat((latent, rotary), -1), latent, scale=192**-0.5)
             self.close(out[i], w[0])
             self.assertLess((lse[i] - w_lse[0]).abs().max().item(), 2e-3)
+        # Without rotary columns.
+        wrapper.plan(starts, self.indptr, self.indices, torch.tensor(self.lengths, dtype=torch.int32), 16, 512, 0, 16, False, 128**-0.5, torch.bfloat16,
+                     torch.bfloat16)
+        out = wrapper.run(q_nope, None, ckv, None)
+        for i in range(3):
+            latent = ckv[self.indices[self.indptr[i]:self.indptr[i + 1]].long()].reshape(-1, 1, 512)[: self.lengths[i]]
+            self.close(out[i], reference(q_nope[i][None], latent, latent, scale=128**-0.5)[0][0])
+
+    def test_heads_of_512(self):
+        cache, q = torch.randn(9, 2, 16, 1, 512, dtype=torch.float16), torch.randn(15, 4, 512, dtype=torch.float16)
+        starts = torch.tensor([0, 11, 14, 15], dtype=torch.int32)
+        decode, prefill = fi.BatchDecodeWithPagedKVCacheWrapper(self.workspace), fi.BatchPrefillWithPagedKVCacheWrapper(self.workspace)
+        decode.plan(self.indptr, self.indices, self.last, 4, 1, 512, 16)
+        prefill.plan(starts, self.indptr, self.indices, self.last, 4, 1, 512, 16, causal=True)
+        one, several = decode.run(q[:3], cache), prefill.run(q, cache)
+        for i in range(3):
+            keys = [x[self.indices[self.indptr[i]:self.indptr[i + 1]].long()].reshape(-1, 1, 512)[: self.lengths[i]] for x in cache.unbind(1)]
+            rows = slice(starts[i], starts[i + 1])
+            self.close(one[i], reference(q[i][None], *keys)[0][0])
+            self.close(several[rows], reference(q[rows], *keys, causal=True)[0])
+        k, v = cache[:2, 0].reshape(-1, 1, 512), cache[:2, 1].reshape(-1, 1, 512)
+        self.close(fi.single_prefill_with_kv_cache(q, k, v, causal=True), reference(q, k, v, causal=True)[0])
+        self.close(fi.single_decode_with_kv_cache(q[0], k, v), reference(q[:1], k, v)[0][0])
 
 
 if __name__ == "__main__":

@@ -102,8 +102,6 @@ def _with_qv(q, k, v, qv, softmax_scale, rules: dict, page_table=None, lengths=N
         raise _missing("qv", "given", f"kernels with a second pair of operands are sm_90a's, not {target}'s")
     if qv.shape != (*q.shape[:-1], v.shape[-1]):
         raise Error("bad_input", f"qv: shape {list(qv.shape)}; {[*q.shape[:-1], v.shape[-1]]} is needed")
-    if rules.get("captured") or rules.get("score_mod"):
-        raise _missing("qv", "given", "it goes with no score expression (slopes, seqused of ragged rows)")
     choice = rules["causal"], rules.get("window"), rules.get("chunk")
     at_launch = rules.get("first_keys") is not None or isinstance(rules.get("window"), tuple)
     mask, sides = kt._sides(*choice, rules.get("first_keys")) if at_launch else (kt._mask(*choice, None), None)
@@ -111,7 +109,10 @@ def _with_qv(q, k, v, qv, softmax_scale, rules: dict, page_table=None, lengths=N
     config = {"target": target, "operation": "decode", "dtype": kt._dtype("v", v), "depth": q.shape[-1] + v.shape[-1], "ov_depth": v.shape[-1],
               "rope_depth": q.shape[-1], "v_from_k": True, "rope": {"layout": "separate"}, "lse": return_lse,
               "mask": kt._mask_config(mask), "operand": {"kind": kind, **({"page_size": k.shape[1]} if kind == "paged" else {})}}
-    if rules.get("softcap"):
+    captured = rules.get("captured")
+    if rules.get("score_mod"):
+        config["score_mod"] = {"expr": rules["score_mod"], "tensors": {name: kt._captured_type(name, x) for name, x in (captured or {}).items()}}
+    elif rules.get("softcap"):
         config["score_mod"] = {"softcap": rules["softcap"]}
     kernel = kt._load(index, json.dumps(config))
     depth = q.shape[-1] + qv.shape[-1]
@@ -120,7 +121,7 @@ def _with_qv(q, k, v, qv, softmax_scale, rules: dict, page_table=None, lengths=N
     lse = q.new_empty(kt._lse_shape(q), dtype=torch.float32) if return_lse else None
     kernel(both, v, None, out, lse=lse, k_rope=k, page_table=page_table, seqlens_k=lengths, cu_seqlens_q=cu_seqlens_q, cu_seqlens_k=cu_seqlens_k,
            max_seqlen_q=longest_q, max_seqlen_k=longest_k, scale=depth**-0.5 if softmax_scale is None else softmax_scale, window=sides,
-           first_keys=rules.get("first_keys"), max_blocks=max_blocks)
+           first_keys=rules.get("first_keys"), captured=captured, max_blocks=max_blocks)
     return (out, lse) if return_lse else out
 
 

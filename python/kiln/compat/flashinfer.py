@@ -340,7 +340,7 @@ class BatchPrefillWithRaggedKVCacheWrapper(_Rows):
 
 
 class BatchMLAPagedAttentionWrapper:
-    """Latent attention over pages of 512 latent and 64 rotary columns, which lie in tensors of their own. sm_90a and the emulated device."""
+    """Latent attention over pages of 512 latent and 64 or no rotary columns, which lie in tensors of their own. sm_90a and the emulated device."""
 
     def __init__(self, float_workspace_buffer, use_cuda_graph=False, qo_indptr=None, kv_indptr=None, kv_indices=None, kv_len_arr=None, backend="auto"):
         self.device = float_workspace_buffer.device
@@ -356,21 +356,26 @@ class BatchMLAPagedAttentionWrapper:
         starts = qo_indptr.to(device=self.device, dtype=torch.int32)
         index = -1 if self.device.type == "cpu" else self.device.index or 0
         config = {"target": "sm_90a" if index < 0 else kt._target(index), "operation": "decode", "dtype": kt._DTYPES.get(q_data_type, str(q_data_type)),
-                  "depth": head_dim_ckv + head_dim_kpe, "ov_depth": head_dim_ckv, "rope_depth": head_dim_kpe, "v_from_k": True, "lse": True,
-                  "operand": {"kind": "paged", "page_size": page_size}, "rope": {"layout": "separate"}, "mask": "causal" if causal else "none"}
+                  "depth": head_dim_ckv + head_dim_kpe, "ov_depth": head_dim_ckv, "v_from_k": True, "lse": True,
+                  "operand": {"kind": "paged", "page_size": page_size}, "mask": "causal" if causal else "none"}
+        if head_dim_kpe:
+            config.update(rope_depth=head_dim_kpe, rope={"layout": "separate"})
         if kv_data_type != q_data_type:
             raise _missing("kv_data_type", kv_data_type, "the queries' type is needed")
-        self._options = dict(starts=starts, longest=max(int(starts.diff().max()), 1), scale=float(sm_scale), kernel=kt.runtime(self.device).load(config))
+        self._options = dict(starts=starts, longest=max(int(starts.diff().max()), 1), scale=float(sm_scale), rotary=head_dim_kpe > 0,
+                             kernel=kt.runtime(self.device).load(config))
 
     def run(self, q_nope, q_pe, ckv_cache, kpe_cache, out=None, lse=None, return_lse=False, **others):
-        """q_nope [rows, heads, 512], q_pe [rows, heads, 64], ckv_cache [pages, page_size, 512], kpe_cache [pages, page_size, 64]."""
+        """q_nope [rows, heads, 512], q_pe [rows, heads, 64], ckv_cache [pages, page_size, 512], kpe_cache [pages, page_size, 64]; planned with
+        head_dim_kpe 0, q_pe and kpe_cache are not read and may be None."""
         _check_others(others)
         if self._options is None:
             raise Error("bad_input", "run before plan; plan() is needed first")
-        q = torch.cat((q_nope, q_pe), -1)
+        rotary = self._options["rotary"]
+        q = torch.cat((q_nope, q_pe), -1) if rotary else q_nope
         out = torch.empty_like(q_nope, memory_format=torch.contiguous_format) if out is None else out
         natural = q.new_empty((q.shape[1], q.shape[0]), dtype=torch.float32)
-        self._options["kernel"](q, ckv_cache.unsqueeze(2), None, out, lse=natural, k_rope=kpe_cache.unsqueeze(2), page_table=self._pages.table,
+        self._options["kernel"](q, ckv_cache.unsqueeze(2), None, out, lse=natural, k_rope=kpe_cache.unsqueeze(2) if rotary else None, page_table=self._pages.table,
                                 seqlens_k=self._pages.lengths, cu_seqlens_q=self._options["starts"], max_seqlen_q=self._options["longest"],
                                 scale=self._options["scale"])
         return _results(out, natural, None, return_lse, lse)
