@@ -100,18 +100,27 @@ def main():
                 first, rates = {a: [] for a in usable}, {a: [] for a in usable}
                 # A static cache makes transformers compile the model: one contender after the other, each compiled anew.
                 turns = [usable] * (options.rounds + 1) if not static else [[a] for a in usable for _ in range(options.rounds + 1)]
-                before = None
+                before, failed = None, set()
                 for turn in turns:
                     for attention in turn:
+                        if attention in failed:
+                            continue
                         if static and attention != before:
                             torch._dynamo.reset()
                         before = attention
                         model.set_attn_implementation(attention)
-                        one = seconds(lambda: generate(model, ids, 1, static))
-                        more = seconds(lambda: generate(model, ids, options.tokens, static))
+                        try:
+                            one = seconds(lambda: generate(model, ids, 1, static))
+                            more = seconds(lambda: generate(model, ids, options.tokens, static))
+                        except Exception as error:  # noqa: BLE001: a contender that cannot be compiled, say
+                            print(f"{name:8} {'static' if static else 'dynamic':8} {attention}: {repr(error)[:110]}", flush=True)
+                            failed.add(attention)
+                            continue
                         first[attention].append(one)
                         rates[attention].append(options.batch * (options.tokens - 1) / (more - one))
                 for attention in usable:
+                    if attention in failed:
+                        continue
                     print(f"{name:8} {'static' if static else 'dynamic':8} {attention:18} first token "
                           f"{1e3 * statistics.median(first[attention][1:]):7.1f} ms   {statistics.median(rates[attention][1:]):8.1f} tokens/s", flush=True)
         del model
