@@ -217,8 +217,13 @@ def _case(what, q, k, v, sink, captured, max_seqlen_q, scaled) -> tuple:
             tensors, sink is not None, many, with_lse, scaled, splits)
 
 
+def _is_like(q, v) -> bool:
+    """Whether the output has the type and shape of q."""
+    return q.dtype in _DTYPES and q.shape[-1] == v.shape[-1]
+
+
 def _empty_out(q, v):
-    if q.dtype in _DTYPES and q.shape[-1] == v.shape[-1]:
+    if _is_like(q, v):
         return torch.empty_like(q, memory_format=torch.contiguous_format)
     return q.new_empty((*q.shape[:-1], v.shape[-1]), dtype=q.dtype if q.dtype in _DTYPES else torch.bfloat16)
 
@@ -233,7 +238,7 @@ def _empty_lse(q):
 
 # Calls like an earlier one go from their arguments to the launch in C++ (python/native/calls.cpp).
 def _new_calls() -> Calls:
-    return Calls(torch.Tensor, torch.nn.Parameter, torch.is_grad_enabled, _dispatch_modes, _empty_out, _empty_lse)
+    return Calls(torch.Tensor, torch.nn.Parameter, torch.is_grad_enabled, _dispatch_modes, torch.empty_like, _empty_out, _empty_lse)
 
 
 _calls = _new_calls()
@@ -261,7 +266,7 @@ def _attend(what, q, k, v, cu_seqlens_q, cu_seqlens_k, page_table, seqlens_k, si
                sink=sink, mask_bits=mask_bits, captured=captured, max_seqlen_q=max_seqlen_q, max_seqlen_k=max_seqlen_k, scale=scale, max_blocks=max_blocks,
                **more)
         if key is not None:
-            _calls.add(key, kernel, sides, cu_seqlens_q)
+            _calls.add(key, kernel, _is_like(q, v), sides, cu_seqlens_q)
         return out, lse
     mask, mask_size = mask if isinstance(mask, tuple) else (mask, 0)
     got, got_lse = torch.ops.kiln.attend(q, k, v, cu_seqlens_q, cu_seqlens_k, page_table, seqlens_k, sink, mask_bits,

@@ -42,6 +42,7 @@ struct Numbers {
 struct Found {
   nb::object owner;
   PyKernel* kernel = nullptr;  ///< of `owner`
+  bool like_q = false;         ///< O has the type and the shape of q
   nb::object offsets;          ///< cu_seqlens_q where the call has none, or None
   kiln_attention_args sides{};
 };
@@ -63,6 +64,16 @@ bool read_float(nb::handle given, double& out) {
   if (!read_int(given, whole)) return false;
   out = static_cast<double>(whole);
   return static_cast<std::int64_t>(out) == whole;
+}
+
+/// Rows one after the other.
+bool is_dense(const DLTensor& tensor) {
+  std::int64_t stride = 1;
+  for (std::int32_t i = tensor.ndim; tensor.strides != nullptr && i-- > 0;) {
+    if (tensor.strides[i] != stride) return false;
+    stride *= tensor.shape[i];
+  }
+  return true;
 }
 
 class KeyWriter {
@@ -115,18 +126,19 @@ class KeyWriter {
 class PyCalls {
  public:
   PyCalls(nb::object tensor, nb::object parameter, nb::object grad_enabled, nb::object modes,
-          nb::object empty_out, nb::object empty_lse)
+          nb::object empty_like, nb::object empty_out, nb::object empty_lse)
       : tensor_(std::move(tensor)),
         parameter_(std::move(parameter)),
         grad_enabled_(std::move(grad_enabled)),
         modes_(std::move(modes)),
+        empty_like_(std::move(empty_like)),
         empty_out_(std::move(empty_out)),
         empty_lse_(std::move(empty_lse)),
         requires_grad_(nb::steal(PyUnicode_InternFromString("requires_grad"))) {}
 
   nb::object call(Given given, const Choices& choices, nb::handle max_seqlen_q, nb::handle max_seqlen_k,
                   nb::handle max_blocks, nb::handle scale);
-  void add(const nb::bytes& key, nb::object kernel, nb::handle sides, nb::object offsets);
+  void add(const nb::bytes& key, nb::object kernel, bool like_q, nb::handle sides, nb::object offsets);
   std::size_t size() const { return known_.size(); }
 
  private:
@@ -144,7 +156,7 @@ class PyCalls {
   nb::object launch(const Found& found, Given& given, const Choices& choices, const Numbers& numbers,
                     Views& views, LaunchStream& stream) const;
 
-  nb::object tensor_, parameter_, grad_enabled_, modes_, empty_out_, empty_lse_, requires_grad_;
+  nb::object tensor_, parameter_, grad_enabled_, modes_, empty_like_, empty_out_, empty_lse_, requires_grad_;
   std::unordered_map<std::string, std::shared_ptr<const Found>> known_;
 };
 
@@ -229,7 +241,9 @@ bool PyCalls::make_key(KeyWriter& key, const Given& given, const Choices& choice
 nb::object PyCalls::launch(const Found& found, Given& given, const Choices& choices, const Numbers& numbers,
                            Views& views, LaunchStream& stream) const {
   nb::object out = nb::borrow(given[index(Operand::o)]), lse = nb::borrow(given[index(Operand::lse)]);
-  if (out.is_none()) out = empty_out_(given[0], given[2]);
+  if (out.is_none()) {
+    out = found.like_q && is_dense(views[0].view()) ? empty_like_(given[0]) : empty_out_(given[0], given[2]);
+  }
   const bool return_lse = choices.return_lse.ptr() == Py_True;
   if (return_lse && lse.is_none()) lse = empty_lse_(given[0]);
   given[index(Operand::o)] = out;
@@ -275,10 +289,12 @@ nb::object PyCalls::call(Given given, const Choices& choices, nb::handle max_seq
   return launch(*kept, given, choices, numbers, views, stream);
 }
 
-void PyCalls::add(const nb::bytes& key, nb::object kernel, nb::handle sides, nb::object offsets) {
+void PyCalls::add(const nb::bytes& key, nb::object kernel, bool like_q, nb::handle sides,
+                  nb::object offsets) {
   auto found = std::make_shared<Found>();
   found->kernel = &nb::cast<PyKernel&>(kernel);
   found->owner = std::move(kernel);
+  found->like_q = like_q;
   found->offsets = std::move(offsets);
   if (!sides.is_none()) set_window(found->sides, sides);
   if (known_.size() >= kMost) known_.clear();
@@ -304,11 +320,11 @@ nb::object call(PyCalls& self, nb::handle form, nb::handle q, nb::handle k, nb::
 void bind_calls(nb::module_& module) {
   const auto o = nb::arg().none();  // an object, or None
   nb::class_<PyCalls>(module, "Calls", "Eager calls of kiln.torch and the kernels found for them.")
-      .def(nb::init<nb::object, nb::object, nb::object, nb::object, nb::object, nb::object>())
+      .def(nb::init<nb::object, nb::object, nb::object, nb::object, nb::object, nb::object, nb::object>())
       .def("__call__", &call, o, o, o, o, o, o, o, o, o, o, o, o, o, o, o, o, o, o, o, o, o, o, o, o, o,
            "What the call returns, launched; bytes to `add` its kernel under; or None, where it is none of "
            "those that are kept.")
-      .def("add", &PyCalls::add, o, o, o, o)
+      .def("add", &PyCalls::add, o, o, o, o, o)
       .def("__len__", &PyCalls::size);
 }
 

@@ -87,7 +87,8 @@ class Torch(unittest.TestCase):
                    dict(softcap=7.5), dict(score_mod="score * 2"), dict(score_mod="score * 0.5"), dict(sink=bias), dict(scale=0.3), dict(return_lse=True),
                    dict(score_mod="score + bias[h]", captured=dict(bias=bias)), dict(score_mod="score + bias[h]", captured=dict(bias=bias.half()))]
         calls = [lambda given=given: kt.attention(q, k, v, **given) for given in choices]
-        calls += [lambda: kt.attention(q[:, :3], k, v), lambda: kt.decode(rows, pages, pages, page_table=table, seqlens_k=lengths),
+        turned = q.transpose(1, 2).contiguous().transpose(1, 2)
+        calls += [lambda: kt.attention(q[:, :3], k, v), lambda: kt.attention(q, k, torch.cat((v, v), 3)), lambda: kt.decode(rows, pages, pages, page_table=table, seqlens_k=lengths),
                   lambda: kt.decode(rows[:1], pages, pages, page_table=table[:1], seqlens_k=lengths[:1])]
         with mock.patch.object(kt, "_calls", kt._new_calls()):
             first = [call() for call in calls]
@@ -97,6 +98,7 @@ class Torch(unittest.TestCase):
                 again = [call() for call in calls]
                 given, lse = torch.empty_like(q), torch.empty(1, 2, 12)
                 self.assertIs(kt.attention(q, k, v, out=given, lse=lse, return_lse=True)[0], given)
+                self.assertTrue(kt.attention(turned, k, v).is_contiguous())
             torch.testing.assert_close(again, first, rtol=2e-3, atol=1e-3)
             torch.testing.assert_close((given, lse), first[12], rtol=2e-3, atol=1e-3)
             self.check_refusals_of_known_calls(q, k, v, rows, pages, table, lengths)
