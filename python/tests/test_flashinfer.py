@@ -178,8 +178,8 @@ class FlashInfer(unittest.TestCase):
     def test_slopes_beside_masks_and_caps(self):
         q, k, v = (torch.randn(n, h, 64, dtype=torch.float16) for n, h in ((13, 4), (29, 2), (29, 2)))
         slopes = torch.tensor([2.0**-2, 2.0**-4, 2.0**-6, 2.0**-8])
-        self.assertTrue(torch.equal(fi.slopes(4, "cpu"), slopes))
-        self.assertTrue(torch.allclose(fi.slopes(6, "cpu")[4:], torch.tensor([2.0**-1, 2.0**-3])))
+        self.assertTrue(torch.equal(fi.slopes(4, slopes.device), slopes))
+        self.assertTrue(torch.allclose(fi.slopes(6, slopes.device)[4:], torch.tensor([2.0**-1, 2.0**-3])))
         plain = fi.single_prefill_with_kv_cache(q, k, v, causal=True, pos_encoding_mode="ALIBI")
         self.close(plain, reference(q, k, v, causal=True, slopes=slopes)[0])
         starts, keys = (torch.tensor(x, dtype=torch.int32) for x in ((0, 13), (0, 29)))
