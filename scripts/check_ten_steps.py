@@ -62,14 +62,32 @@ def applied(name, text, lines):
 
 class Scratch:
     def __init__(self, folder, build):
-        self.folder, self.build, self.objects = folder, build, []
+        self.folder, self.build = folder, build
         self.commands = {entry["file"]: entry for entry in json.loads((build / "compile_commands.json").read_text())}
+        # Of sources that are compiled together (KILN_UNITY), the file that includes them.
+        self.units = {source: file for file in self.commands if "/Unity/" in file
+                      for source in re.findall(r'#include "(.*)"', pathlib.Path(file).read_text())}
+
+    def source(self, path):
+        """The scratch copy of a file of the project, or the file."""
+        path = pathlib.Path(path)
+        copy = self.folder / path.relative_to(ROOT) if path.is_relative_to(ROOT) else path
+        return copy if copy.exists() else path
 
     def compile(self, name):
         """With the command of the original, or of a file of the same library, and the scratch copy first in the search."""
-        entry = self.commands.get(str(ROOT / name)) or next(e for f, e in sorted(self.commands.items()) if f.startswith(str(ROOT / "generator/config/")))
+        unit = self.units.get(str(ROOT / name))
+        known = unit or str(ROOT / name)
+        other = str(ROOT / "generator/config/schema.cpp")
+        entry = self.commands.get(known) or self.commands[self.units.get(other, other)]
+        source = self.source(ROOT / name)
+        if unit:
+            source = self.folder / pathlib.Path(unit).name
+            text = pathlib.Path(unit).read_text()
+            source.write_text(re.sub(r'#include "(.*)"', lambda found: f'#include "{self.source(found[1])}"', text))
+        target = self.folder / (source.name if unit else name.replace("/", "_"))
+        target = target.with_name(target.name + ".o")
         words = shlex.split(entry["command"])
-        target = self.folder / (name.replace("/", "_") + ".o")
         keep, skip = [], False
         for word in words:
             if skip or word in ("-o", "-c"):
@@ -78,9 +96,13 @@ class Scratch:
             keep.append(word)
         first = next(i for i, word in enumerate(keep) if word.startswith("-I"))
         keep[first:first] = [f"-I{self.folder}", f"-I{self.folder / 'include'}"]
-        source = self.folder / name if (self.folder / name).exists() else ROOT / name
         subprocess.run([*keep, "-Wno-error", "-o", str(target), "-c", str(source)], check=True, cwd=entry["directory"])
         return target
+
+    def compile_all(self, names):
+        """Each source once, and each unit of sources."""
+        units = {self.units.get(str(ROOT / name), name): name for name in names}
+        return [self.compile(name) for name in units.values()]
 
     def link(self, objects):
         command = subprocess.run(["ninja", "-C", str(self.build), "-t", "commands", "kiln"], capture_output=True, text=True, check=True).stdout
@@ -175,7 +197,7 @@ def main():
         folder = pathlib.Path(scratch)
         names = add_all(found, folder)
         tree = Scratch(folder, build)
-        objects = [tree.compile(name) for name in names if name.endswith(".cpp")]
+        objects = tree.compile_all([name for name in names if name.endswith(".cpp")])
         kiln = tree.link(objects)
         check_mask(kiln), check_modifier(kiln), check_operand(kiln), check_schedule(kiln)
         mask, modifier = "generator/masks/aligned_window.cpp", "generator/modifiers/softsign.cpp"

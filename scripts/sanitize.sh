@@ -64,7 +64,7 @@ export same_addresses
 build() { # KIND
   local preset=$1 options=(-DKILN_BUILD_PYTHON=OFF -DKILN_BUILD_BENCH=OFF)
   if [ "$1" = address ]; then preset=sanitize; fi
-  if [ "$1" = threads ] && ! command -v clang++-22 >/dev/null; then
+  if [ "$1" = threads ] && ! clang++-22 -fsanitize=thread -x c++ - -o /dev/null <<<'int main() {}' 2>/dev/null; then
     options+=(-DCMAKE_C_COMPILER=gcc -DCMAKE_CXX_COMPILER=g++)
   fi
   if [ -n "$dependencies" ]; then options+=(-DCMAKE_PREFIX_PATH="$dependencies/usr"); fi
