@@ -106,6 +106,18 @@ int key_step(const Config& c) {
   return is_fp8(c.dtype) || words || scales_by_row(c.operand->quantization) ? 32 : 16;
 }
 
+/// Where converters know the lengths of a causal mask's items, past depth 128 (ptxas 13.0): look-ups in pages of few rows take
+/// most, scales of rows more than one scale. FP8 of one scale at 176 and 192 leaves no more over pages of 16 rows or more.
+static int lent_for_causal_items(const Config& c) {
+  const bool pages = operand_form(c.operand->kind).table(), by_row = scales_by_row(c.operand->quantization);
+  const bool int8 = *c.kv_dtype == DType::int8;
+  const int rows = c.operand->page_size.value_or(0);
+  if (c.operand->kind == OperandKind::contiguous) return 16;
+  if (pages && rows < 64 && c.depth <= 160) return by_row || !int8 ? 32 : 24;
+  if (by_row) return 24;
+  return pages && (int8 || rows < 16 || c.depth > 192) ? 24 : 16;
+}
+
 int lent_registers(const Config& c, int num_math_warpgroups) {
   const bool pages = operand_form(c.operand->kind).table();
   const unsigned rows = static_cast<unsigned>(c.operand->page_size.value_or(0));
@@ -113,11 +125,8 @@ int lent_registers(const Config& c, int num_math_warpgroups) {
     // Beside O and scales of keys consumers have no more to give.
     if (std::max(c.depth, *c.ov_depth) > 192 && scales_by_row(c.operand->quantization)) return 16;
     if (has_many_scales(c)) return 32;
-    // A causal mask's items, of which producers know the lengths, take more over pages of long rows; FP8 of up to 192
-    // columns has no more than that to give.
-    const bool more = c.depth > 192 || *c.kv_dtype == DType::int8 || scales_by_row(c.operand->quantization);
-    const bool long_items = c.depth > 128 && more && c.mask->kind == MaskConfig::Kind::causal;
-    return pages && (rows < 16 || long_items) ? 24 : 16;
+    if (c.mask->kind == MaskConfig::Kind::causal && c.depth > 128) return lent_for_causal_items(c);
+    return pages && rows < 16 ? 24 : 16;
   }
   return is_fp8(c.dtype) || (pages && (num_math_warpgroups == 3 || rows < 4 || !std::has_single_bit(rows)))
              ? 8
