@@ -105,31 +105,72 @@ bool fragment_of(const Decoder& d, Fragment& f) {
   return shapes == 1 && counts == 1 && f.registers() <= 128;
 }
 
+/// What .red does, and nothing that ptxas refuses of it.
+std::optional<Reduction> reduction_of(const Decoder& d, const Fragment& f) {
+  if (!d.has("red")) return std::nullopt;
+  if (const std::string& target = d.module.target; target.starts_with("sm_100"))
+    d.fail("target " + target + " has no");
+  const auto of = [&](std::initializer_list<std::string_view> names) {
+    return std::count_if(names.begin(), names.end(), [&](std::string_view name) { return d.has(name); });
+  };
+  if (of({"min", "max"}) != 1) d.fail("one of .min and .max is needed in");
+  if (of({"f32", "u32", "s32"}) != 1) d.fail("one of .f32, .u32 and .s32 is needed in");
+  if (f.count < 2 || (f.shape != Shape::s32x32b && f.shape != Shape::s16x32bx2)) d.fail("no such shape of");
+  const Reduction r{d.has("f32")   ? Reduction::Type::f32
+                    : d.has("u32") ? Reduction::Type::u32
+                                   : Reduction::Type::s32,
+                    d.has("max"), d.has("abs"), d.has("NaN")};
+  if ((r.abs || r.nan) && r.type != Reduction::Type::f32) d.fail("of integers there are no .abs and .NaN in");
+  return r;
+}
+
+void check_transfer(const Decoder& d) {
+  const bool reduces =
+      d.in->modifiers.size() > 1 && d.in->modifiers[0] == "ld" && d.in->modifiers[1] == "red";
+  if (reduces)
+    only(d, {"ld",  "red", "sync", "aligned", "32x32b", "16x32bx2", "x2",  "x4",  "x8",  "x16",
+             "x32", "x64", "x128", "min",     "max",    "abs",      "NaN", "f32", "u32", "s32"});
+  else
+    only(d, {"ld", "st", "sync", "aligned", "32x32b", "16x64b", "16x128b", "16x256b", "16x32bx2", "x1", "x2",
+             "x4", "x8", "x16", "x32", "x64", "x128", d.has("ld") ? "pack::16b" : "unpack::16b", "b32"});
+  need(d, {"sync", "aligned"});
+  if (!reduces) need(d, {"b32"});
+}
+
+std::uint32_t split_of(const Decoder& d, const Operand& o) {
+  if (o.kind != Operand::Kind::integer) d.fail("the split offset must be an integer constant in");
+  return static_cast<std::uint32_t>(o.value);
+}
+
+/// The fragment's registers, then that of a reduction, which is a load's second operand.
+std::vector<Ref> transfer_registers(Decoder& d, const TransferForm& form, const Operand& value, bool load) {
+  std::vector<Ref> refs;
+  const auto add = [&](const Operand& o) {
+    const bool sink = o.kind == Operand::Kind::sink;
+    if (sink && form.reduction) d.fail("no result may be discarded in");
+    refs.push_back(load ? d.dst(o, sink ? 0 : 4) : d.src(o, 4));
+  };
+  if (value.kind != Operand::Kind::vector) d.fail("expected registers in { } in");
+  for (const Operand& o : value.items) add(o);
+  if (static_cast<int>(refs.size()) != form.fragment.registers()) d.fail("wrong number of registers in");
+  if (form.reduction) add(d.operand(1));
+  return refs;
+}
+
 void decode_transfer(Decoder& d) {
-  const bool load = d.has("ld");
-  only(d, {"ld", "st", "sync", "aligned", "32x32b", "16x64b", "16x128b", "16x256b", "16x32bx2", "x1", "x2",
-           "x4", "x8", "x16", "x32", "x64", "x128", load ? "pack::16b" : "unpack::16b", "b32"});
-  need(d, {"sync", "aligned", "b32"});
+  check_transfer(d);
   TransferForm form;
   Fragment& f = form.fragment;
   if (!fragment_of(d, f)) d.fail("no such shape of");
   f.packed = d.has("pack::16b") || d.has("unpack::16b");
-  const bool split = f.shape == Shape::s16x32bx2;
-  count_operands(d, split ? 3 : 2, split ? 3 : 2);
-  if (split) {
-    const Operand& o = d.operand(load ? 2 : 1);
-    if (o.kind != Operand::Kind::integer) d.fail("the split offset must be an integer constant in");
-    f.split = static_cast<std::uint32_t>(o.value);
-  }
-  const Operand& value = d.operand(load ? 0 : split ? 2 : 1);
-  std::vector<Ref> refs;
-  const auto add = [&](const Operand& o) {
-    refs.push_back(load ? d.dst(o, o.kind == Operand::Kind::sink ? 0 : 4) : d.src(o, 4));
-  };
-  if (value.kind != Operand::Kind::vector) d.fail("expected registers in { } in");
-  for (const Operand& o : value.items) add(o);
-  if (static_cast<int>(refs.size()) != f.registers()) d.fail("wrong number of registers in");
-  const AddressPart a = address_part(d, load ? 1 : 0);
+  form.reduction = reduction_of(d, f);
+  const bool split = f.shape == Shape::s16x32bx2, load = !d.has("st");
+  const std::size_t results = load ? form.reduction ? 2 : 1 : 0;  // the address follows them
+  const std::size_t operands = 2 + (split ? 1u : 0u) + (form.reduction ? 1u : 0u);
+  count_operands(d, operands, operands);
+  if (split) f.split = split_of(d, d.operand(results + 1));
+  const std::vector<Ref> refs = transfer_registers(d, form, d.operand(load ? 0 : split ? 2 : 1), load);
+  const AddressPart a = address_part(d, results);
   const std::uint32_t at = d.list(refs);
   Op& op = emit(d, load ? run_load : run_store);
   op.use = load ? Use::load : Use::store;

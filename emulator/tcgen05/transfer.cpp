@@ -53,6 +53,11 @@ bool locate_cells(Warp& w, const Op& op, const Fragment& f, std::uint32_t& lane,
   return true;
 }
 
+const TransferForm& form_of(const Transfer& t) {
+  return *static_cast<const TransferForm*>(t.op->aux);
+}
+
+/// The fragment's registers, then that of a reduction.
 Ref register_of(const Warp& w, const Transfer& t, int r) {
   return w.block->cluster->program->lists[t.op->target + static_cast<std::size_t>(r)];
 }
@@ -60,10 +65,14 @@ Ref register_of(const Warp& w, const Transfer& t, int r) {
 void read_cells(Warp& w, Transfer& t) {
   if (t.done) return;
   t.done = true;
-  std::uint32_t* rows[128];
-  for (int r = 0; r < t.fragment.registers(); ++r)
+  std::uint32_t* rows[129];
+  const int count = t.fragment.registers();
+  for (int r = 0; r < form_of(t).registers(); ++r)
     rows[r] = reinterpret_cast<std::uint32_t*>(w.registers.data() + t.window + register_of(w, t, r));
   load_fragment(t.fragment, cta_of(*w.block).memory, t.lane, t.column, rows);
+  const auto& reduction = form_of(t).reduction;
+  for (int thread = 0; reduction && thread < 32; ++thread)
+    rows[count][thread] = reduce(*reduction, rows, count, thread);
 }
 
 void write_cells(Warp& w, Transfer& t) {
@@ -84,7 +93,7 @@ void settle(Warp& w, const Transfer& t) {
 }
 
 void release_registers(Warp& w, const Transfer& t) {
-  for (int r = 0; r < t.fragment.registers(); ++r)
+  for (int r = 0; r < form_of(t).registers(); ++r)
     w.owned[t.state + register_of(w, t, r) / 64] &= static_cast<std::uint8_t>(~4u);
 }
 
@@ -99,6 +108,7 @@ void mark_unknown_cells(Warp& w, const Op& op, const Transfer& t) {
   const Memory& m = cta_of(*w.block).memory;
   const auto rects = rectangles(t.fragment, t.lane, t.column);
   if (std::all_of(rects.begin(), rects.end(), [&](const Rectangle& r) { return m.all_written(r); })) return;
+  std::uint32_t of_any = 0;
   for (int r = 0; r < t.fragment.registers(); ++r) {
     std::uint32_t unknown = 0;
     for (int l = 0; l < 32; ++l) {
@@ -109,7 +119,10 @@ void mark_unknown_cells(Warp& w, const Op& op, const Transfer& t) {
         unknown |= 1u << l;
     }
     if (unknown != 0) mark_unknown(w, origin_of(w, op), register_of(w, t, r), unknown);
+    of_any |= unknown;
   }
+  if (form_of(t).reduction)
+    mark_unknown(w, origin_of(w, op), register_of(w, t, t.fragment.registers()), of_any);
 }
 
 Party party_of(Warp& w, const Transfer& t, Access what) {
@@ -157,7 +170,7 @@ void run_load(Warp& w, const Op& op) {
   for (const Rectangle& r : rectangles(f, lane, column)) note(*w.block, r, party_of(w, t, Access::load));
   mark_unknown_cells(w, op, t);
   if (at_once(c)) read_cells(w, t);
-  for (int r = 0; r < f.registers(); ++r) w.owned[t.state + register_of(w, t, r) / 64] |= 4;
+  for (int r = 0; r < form_of(t).registers(); ++r) w.owned[t.state + register_of(w, t, r) / 64] |= 4;
   w.checked = true;
   state_of(w).loads.push_back(std::move(t));
 }
@@ -199,7 +212,7 @@ void complete_loads(Warp& w) {
 void complete_load_of(Warp& w, std::uint32_t state) {
   auto& loads = state_of(w).loads;
   for (std::size_t i = 0; i < loads.size(); ++i) {
-    const int count = loads[i].fragment.registers();
+    const int count = form_of(loads[i]).registers();
     bool mine = false;
     for (int r = 0; r < count && !mine; ++r)
       mine = loads[i].state + register_of(w, loads[i], r) / 64 == state;

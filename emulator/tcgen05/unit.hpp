@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <deque>
 #include <memory>
+#include <optional>
 #include <set>
 #include <string>
 #include <utility>
@@ -16,6 +17,7 @@
 #include "emulator/tcgen05/copy.hpp"
 #include "emulator/tcgen05/fragments.hpp"
 #include "emulator/tcgen05/product.hpp"
+#include "emulator/tcgen05/reduction.hpp"
 
 namespace kiln::emulator::tcgen05 {
 
@@ -165,6 +167,8 @@ inline std::uint64_t value_of(const Warp& w, const AddressPart& p, int lane) {
 /// Op::aux of the instructions.
 struct TransferForm {
   Fragment fragment;
+  std::optional<Reduction> reduction;  ///< of .red, whose register follows the fragment's
+  int registers() const { return fragment.registers() + (reduction ? 1 : 0); }
 };
 struct ProductForm {
   MmaShape shape;

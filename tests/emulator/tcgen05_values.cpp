@@ -242,6 +242,78 @@ TEST_CASE("collectors keep the operand's values") {
   }
 }
 
+TEST_CASE("tcgen05.ld.red: the least and the largest of what a thread loads, beside the values") {
+  // Columns 0 to 7 of each lane: -3.5 + lane, a NaN, -0, +0, 2, -(lane), the lane's bits as they are, -1e-40.
+  const auto of = [](const std::string& form, int count, const std::string& tail, Policy policy) {
+    std::string body =
+        "cvt.rn.f32.u32 %f1, %t; add.f32 %f2, %f1, 0fC0600000; neg.f32 %f3, %f1;\n"
+        "mov.b32 %r200, %f2; mov.b32 %r201, 0x7fc12345; mov.b32 %r202, 0x80000000; mov.b32 %r203, 0;\n"
+        "mov.b32 %r204, 0x40000000; mov.b32 %r205, %f3; mov.b32 %r206, %t; mov.b32 %r207, 0x800116c2;\n"
+        "tcgen05.st.sync.aligned.32x32b.x8.b32 [%r10], " +
+        registers(200, 8) + ";\ntcgen05.wait::st.sync.aligned;\n" + "tcgen05.ld.red.sync.aligned." + form +
+        " " + registers(100, count) + ", %r140, [%r10]" + tail + ";\n";
+    // The registers are read without a wait: the first read completes the load.
+    body += store_out(100, count) + "mul.wide.u32 %d9, %t, 256; add.u64 %d9, %d9, %out;\n" +
+            "st.global.u32 [%d9+200], %r140;\n";
+    std::string text = blackwell(image_declarations(kImage), prologue(kImage) + body + epilogue());
+    text.replace(text.find("sm_100a"), 7, "sm_103a");
+    const Outcome o = run(text, {.block = {128, 1, 1},
+                                 .policy = policy,
+                                 .outputs = 128 * 64,
+                                 .input = std::vector<std::uint32_t>(kImage / 4, 0)});
+    REQUIRE(o.text() == "");
+    return o.out;
+  };
+  for (const Policy policy : kPolicies) {
+    const auto at = [&](const char* form, int count, std::size_t thread, const std::string& tail = "") {
+      return of(form, count, tail, policy)[thread * 64 + 50];
+    };
+    const auto value = [&](const char* form, int count, std::size_t thread) {
+      return std::bit_cast<float>(at(form, count, thread));
+    };
+    CHECK(value("32x32b.x8.max.f32", 8, 40) == 36.5F);
+    CHECK(value("32x32b.x8.min.f32", 8, 40) == -40.0F);
+    CHECK(value("32x32b.x8.f32.max", 8, 1) == 2.0F);
+    CHECK(value("32x32b.x8.max.abs.f32", 8, 40) == 40.0F);
+    CHECK(at("32x32b.x8.min.abs.f32", 8, 40) == 0);
+    CHECK(at("32x32b.x8.max.NaN.f32", 8, 40) == 0x7fffffff);
+    CHECK(at("32x32b.x8.max.u32", 8, 40) == 0xc2200000);  // -40 has the largest bits
+    CHECK(at("32x32b.x8.min.s32", 8, 40) == 0x80000000);
+    CHECK(at("32x32b.x8.max.s32", 8, 40) == 0x7fc12345);
+    CHECK(value("32x32b.x2.max.f32", 2, 40) == 36.5F);  // of the columns that are loaded alone
+    // Threads 16 to 31 have their own half of the columns, of the same lanes.
+    CHECK(std::bit_cast<float>(at("16x32bx2.x4.max.f32", 4, 8, ", 4")) == 4.5F);
+    CHECK(std::bit_cast<float>(at("16x32bx2.x4.min.f32", 4, 24, ", 4")) == -8.0F);
+    const auto out = of("32x32b.x8.max.f32", 8, "", policy);
+    CHECK(std::bit_cast<float>(out[40 * 64]) == 36.5F);
+    CHECK(out[40 * 64 + 1] == 0x7fc12345);
+    CHECK(out[40 * 64 + 7] == 0x800116c2);
+  }
+}
+
+TEST_CASE("tcgen05.ld.red of cells that nobody wrote is unknown") {
+  const auto text = [](int columns) {
+    std::string t = blackwell(
+        image_declarations(kImage),
+        prologue(kImage) +
+            "mov.b32 %r200, 0x3f800000; mov.b32 %r201, 0x3f800000;\n"
+            "tcgen05.st.sync.aligned.32x32b.x2.b32 [%r10], {%r200, %r201};\ntcgen05.wait::st.sync.aligned;\n"
+            "tcgen05.ld.red.sync.aligned.32x32b.x" +
+            std::to_string(columns) + ".max.f32 " + registers(100, columns) +
+            ", %r140, [%r10];\ntcgen05.wait::ld.sync.aligned;\n"
+            "mul.wide.u32 %d9, %t, 256; add.u64 %d9, %d9, %out;\nst.global.u32 [%d9], %r140;\n" +
+            "setp.eq.u32 %p6, %r140, 7; @%p6 st.global.u32 [%d9+4], %r140;\n" + epilogue());
+    t.replace(t.find("sm_100a"), 7, "sm_103a");
+    return run(t, {.block = {128, 1, 1},
+                   .policy = Policy::eager,
+                   .outputs = 128 * 64,
+                   .input = std::vector<std::uint32_t>(kImage / 4, 0)})
+        .text();
+  };
+  CHECK(text(2) == "");
+  CHECK(text(4).find("tmem-uninitialized") != std::string::npos);
+}
+
 TEST_CASE("scatter4 takes the rows of a tile to four rows") {
   const std::string ptx =
       ".version 9.0\n.target sm_100a\n.address_size 64\n"

@@ -7,13 +7,13 @@
 
 namespace kiln::emulator::ptx {
 
-bool writes_first_operand(const Instruction& in) {
+std::size_t results_of(const Instruction& in) {
   static constexpr std::string_view kNone[] = {"st",        "red",   "bra",          "brx",  "call",
                                                "nanosleep", "wgmma", "stackrestore", "sust", "sured"};
   const auto o = in.opcode;
-  if (o == "bar" || o == "barrier") return in.has("red");
-  if (o == "tcgen05") return in.has("ld");
-  return std::find(std::begin(kNone), std::end(kNone), o) == std::end(kNone);
+  if (o == "bar" || o == "barrier") return in.has("red") ? 1 : 0;
+  if (o == "tcgen05") return !in.has("ld") ? 0 : in.has("red") ? 2 : 1;
+  return std::find(std::begin(kNone), std::end(kNone), o) == std::end(kNone) ? 1 : 0;
 }
 
 namespace {

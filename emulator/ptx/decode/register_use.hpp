@@ -8,18 +8,18 @@
 
 namespace kiln::emulator::ptx {
 
-/// Whether the first operand is a result.
-bool writes_first_operand(const Instruction& in);
+/// How many operands are results, from the first on: none, one, or two.
+std::size_t results_of(const Instruction& in);
 
 /// Calls f(register, operand, write, address) for the guard of an instruction (as of its first operand) and for what its
 /// operands name. `address`: inside [ ], or the guard.
 template <class F>
 void each_register(const Instruction& in, F f) {
   if (in.predicated) f(in.predicate, std::size_t{0}, false, true);
-  const bool writes = writes_first_operand(in);
+  const std::size_t results = results_of(in);
   for (std::size_t i = 0; i < in.operands.size(); ++i) {
     const Operand& operand = in.operands[i];
-    const bool address = operand.kind == Operand::Kind::address, write = i == 0 && writes && !address;
+    const bool address = operand.kind == Operand::Kind::address, write = i < results && !address;
     const auto visit = [&](const Operand& o) {
       if (o.kind == Operand::Kind::reg) f(o.id, i, write, address);
     };
