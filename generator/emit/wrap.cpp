@@ -110,7 +110,8 @@ const Break* choose(const std::vector<Break>& breaks, std::size_t indent, std::s
   if (best != nullptr) return best;
   for (const std::size_t least : {indent + (kWidth - indent) / 3, indent + 1}) {
     for (const Break& b : breaks) {
-      const std::size_t end = b.at + (b.kind == Break::Kind::literal ? 1 : 0);
+      const std::size_t end =
+          b.at + (b.kind == Break::Kind::literal ? 2 : 0);  // a space and a quote in place of a space
       if (b.at > least && end <= kWidth + 1 && (best == nullptr || b.cost <= best->cost)) best = &b;
     }
     if (best != nullptr) return best;
