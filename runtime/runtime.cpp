@@ -239,8 +239,7 @@ DoctorReport Runtime::Impl::doctor() {
   DoctorReport report;
   report.kiln_version = std::string(version());
   for (const auto& compiler : compilers_) report.compilers.push_back(compiler->probe());
-  for (const Target target :
-       {Target::sm_80, Target::sm_90a, Target::sm_100a, Target::gfx90a, Target::gfx942, Target::gfx950}) {
+  for (const Target target : kTargetList) {
     DoctorReport::Choice choice{std::string(to_string(target)), "", ""};
     try {
       const KernelCompiler* chosen = &compiler_for(choice.target);

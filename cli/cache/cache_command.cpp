@@ -108,9 +108,9 @@ Json compiler_json(const DoctorReport::Compiler& c) {
 // AMD code objects are disassembled through an installed LLVM.
 std::string emulated_targets() {
   const auto llvm = code_object::disassembler_info();
-  return "runs sm_80 sm_90a sm_100a " + (llvm.found
-                                             ? fmt::format("gfx90a gfx942 gfx950 (LLVM {})", llvm.version)
-                                             : "and no AMD target: " + llvm.error);
+  return "runs sm_80 sm_90a sm_100a sm_103a " +
+         (llvm.found ? fmt::format("gfx90a gfx942 gfx950 (LLVM {})", llvm.version)
+                     : "and no AMD target: " + llvm.error);
 }
 
 int doctor(bool json) {

@@ -106,8 +106,8 @@ void add_program_options(CLI::App& command, ProgramOptions& program) {
   command.add_option("--gpu", program.gpu, "Which GPU a program sees: " + gpu_names() + " (default: H200)");
   command.add_option(
       "--arch", program.arch,
-      "The same by architecture: sm_75, sm_80, sm_86, sm_89, sm_90, sm_100; also what a .cu file is "
-      "compiled for");
+      "The same by architecture: sm_75, sm_80, sm_86, sm_89, sm_90, sm_100, sm_103; also what a .cu file "
+      "is compiled for");
   command.add_option("--error-exitcode", program.error_status, "Exit status of a program with findings (1)")
       ->check(CLI::Range(0, 255));
 }

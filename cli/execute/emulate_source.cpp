@@ -14,7 +14,7 @@ namespace kiln::cli {
 namespace {
 
 /// What NVRTC may be too old for, in which case the name is right all the same.
-constexpr std::array kDocumented = {75, 80, 86, 89, 90, 100};
+constexpr std::array kDocumented = {75, 80, 86, 89, 90, 100, 103};
 
 /// Throws Error (bad_input) for a name of no architecture, (environment) for one that this NVRTC does not compile for.
 void check_architecture(Nvrtc& nvrtc, const std::string& name) {
@@ -41,7 +41,7 @@ std::string ptx_of_source(const std::string& path, const std::string& text, cons
   source.file = path;
   source.manifest.name = std::filesystem::path(path).stem().string();
   std::string target = architecture.empty() ? "sm_90" : architecture;
-  if (target == "sm_90" || target == "sm_100") target += 'a';
+  if (target == "sm_90" || target == "sm_100" || target == "sm_103") target += 'a';
   Nvrtc nvrtc([] { return 0; });  // whatever driver there is does not run it
   check_architecture(nvrtc, target);
   try {

@@ -9,7 +9,7 @@ namespace kiln::cli {
 bool is_cuda_source(const std::string& path);
 
 /// The PTX that NVRTC makes of the text of `path`, with line tables. `architecture` is "sm_80", ..., empty for sm_90a;
-/// of one with instructions of its own (sm_90, sm_100) those are taken in. Throws Error: environment without NVRTC,
+/// of one with instructions of its own (sm_90, sm_100, sm_103) those are taken in. Throws Error: environment without NVRTC,
 /// compile when it refuses the text.
 std::string ptx_of_source(const std::string& path, const std::string& text, const std::string& architecture);
 

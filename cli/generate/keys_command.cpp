@@ -88,7 +88,7 @@ Action add_keys(CLI::App& command, Common& common) {
   return [options, &common] {
     if (!options->target.empty() && !target_from(options->target))
       throw Error(ErrorCode::bad_input, "--target: there is no target '" + options->target +
-                                            "'; use sm_80, sm_90a, sm_100a, gfx90a, gfx942 or gfx950");
+                                            "'; use one of " + target_names(kAllTargets));
     const Json keys = chosen(options->keys, options->target);
     if (common.json) {
       print_json(keys);

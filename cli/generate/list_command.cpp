@@ -125,10 +125,8 @@ void print_plain(const std::vector<Row>& rows) {
 
 int list(const ListOptions& options, bool json) {
   if (!options.target.empty() && !target_from(options.target))
-    throw Error(ErrorCode::bad_input,
-                fmt::format("--target: no target '{}'; sm_80, sm_90a, sm_100a, gfx90a, gfx942 and "
-                            "gfx950 have shipped configs",
-                            options.target));
+    throw Error(ErrorCode::bad_input, fmt::format("--target: no target '{}'; there are {}", options.target,
+                                                  target_names(kAllTargets)));
   std::vector<Row> rows;
   for (const ShippedConfig& shipped : shipped_configs()) {
     Row row = row_of(shipped);

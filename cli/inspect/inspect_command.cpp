@@ -251,8 +251,8 @@ Action add_inspect(CLI::App& command, Common& common) {
                    "The source alone, each line behind the line of kiln that wrote it");
   command.add_flag(
       "--cycles", options->cycles,
-      "Also what a tile costs on the hardware, predicted from a run on the emulated device (sm_90a and "
-      "sm_100a; of AMD targets always there)");
+      "Also what a tile costs on the hardware, predicted from a run on the emulated device (sm_90a, "
+      "sm_100a and sm_103a; of AMD targets always there)");
   command.add_option("--html", options->html, "Write everything as one self-contained page");
   command.add_option("--diff", options->diff, "Another config: what differs; with --html both on one page");
   command.add_option("--timeline", options->timeline,

@@ -1,4 +1,4 @@
-// The cycle model of sm_90a and sm_100a kernels as inspect shows it.
+// The cycle model of sm_90a, sm_100a and sm_103a kernels as inspect shows it.
 #pragma once
 
 #include <kiln/generator.hpp>

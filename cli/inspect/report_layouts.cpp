@@ -101,7 +101,7 @@ Json swizzle(const std::string& operand, const std::optional<SwizzleKey>& key, i
 }  // namespace
 
 Json fragments_json(const Config& resolved) {
-  if (resolved.target == Target::sm_100a) return tcgen05_fragments();
+  if (is_blackwell(resolved.target)) return tcgen05_fragments();
   if (is_amd(resolved.target)) return mfma_fragments(resolved);
   return resolved.target == Target::sm_80 ? mma_sync_fragments() : wgmma_fragments(resolved);
 }

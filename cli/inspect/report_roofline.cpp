@@ -18,8 +18,10 @@ Json peaks(const Config& resolved) {
             {"tbs", machine.memory_tbs}};
   }
   if (resolved.target == Target::sm_80) return {{"device", "A100 80 GB"}, {"tflops", 312}, {"tbs", 2.04}};
-  if (resolved.target == Target::sm_100a)
-    return {{"device", "B200"}, {"tflops", bytes ? 4500 : 2250}, {"tbs", 8.0}};
+  if (is_blackwell(resolved.target))  // HGX B300 is sold with the dense rates of B200 in 16 bits and FP8
+    return {{"device", resolved.target == Target::sm_103a ? "B300" : "B200"},
+            {"tflops", bytes ? 4500 : 2250},
+            {"tbs", 8.0}};
   return {{"device", "H200"}, {"tflops", bytes ? 1979 : 989}, {"tbs", 4.8}};
 }
 

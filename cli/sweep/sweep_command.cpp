@@ -365,9 +365,7 @@ RandomSweep random_sweep_of(const SweepOptions& options) {
     if (!target) throw Error(ErrorCode::bad_input, fmt::format("--targets: '{}' is not a target", name));
     out.targets.push_back(*target);
   }
-  if (out.targets.empty())
-    out.targets = {Target::sm_80,  Target::sm_90a, Target::sm_100a,
-                   Target::gfx90a, Target::gfx942, Target::gfx950};
+  if (out.targets.empty()) out.targets.assign(kTargetList.begin(), kTargetList.end());
   return out;
 }
 

@@ -180,7 +180,7 @@ Config with_shared_defaults(Config c) {
 Config with_rule_defaults(Config c) {
   c = with_shared_defaults(std::move(c));
   if (is_amd(c.target)) fill_amd(c);
-  if (c.target == Target::sm_100a) fill_sm100(c);
+  if (is_blackwell(c.target)) fill_sm100(c);
   return c;
 }
 
@@ -200,7 +200,7 @@ XorSwizzle xor_swizzle(const SwizzleKey& key) {
 }
 
 int swizzle_bytes(const Config& config) {
-  if (!config.swizzle) return config.target == Target::sm_100a && is_fp8(config.dtype) ? 64 : 128;
+  if (!config.swizzle) return is_blackwell(config.target) && is_fp8(config.dtype) ? 64 : 128;
   const XorSwizzle s = xor_swizzle(*config.swizzle);
   return s.bits == 0 ? 0 : 16 << s.bits;
 }

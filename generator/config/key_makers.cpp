@@ -17,12 +17,12 @@ std::string range_text(IntRange range) {
 /// The one of `names` that `text` means: what other libraries and people call it, else the nearest spelling.
 std::string_view meant(std::string_view text, std::span<const std::string_view> names) {
   static constexpr std::pair<std::string_view, std::string_view> kElsewhere[] = {
-      {"half", "fp16"},    {"float16", "fp16"},  {"bfloat16", "bf16"},
-      {"float32", "f32"},  {"fp8", "fp8_e4m3"},  {"float8_e4m3fn", "fp8_e4m3"},
-      {"ampere", "sm_80"}, {"a100", "sm_80"},    {"hopper", "sm_90a"},
-      {"h100", "sm_90a"},  {"h200", "sm_90a"},   {"blackwell", "sm_100a"},
-      {"b200", "sm_100a"}, {"mi250x", "gfx90a"}, {"mi300x", "gfx942"},
-      {"mi355x", "gfx950"}};
+      {"half", "fp16"},     {"float16", "fp16"}, {"bfloat16", "bf16"},
+      {"float32", "f32"},   {"fp8", "fp8_e4m3"}, {"float8_e4m3fn", "fp8_e4m3"},
+      {"ampere", "sm_80"},  {"a100", "sm_80"},   {"hopper", "sm_90a"},
+      {"h100", "sm_90a"},   {"h200", "sm_90a"},  {"blackwell", "sm_100a"},
+      {"b200", "sm_100a"},  {"b300", "sm_103a"}, {"mi250x", "gfx90a"},
+      {"mi300x", "gfx942"}, {"mi355x", "gfx950"}};
   for (const auto& [theirs, ours] : kElsewhere) {
     if (theirs == text && std::find(names.begin(), names.end(), ours) != names.end()) return ours;
   }

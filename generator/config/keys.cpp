@@ -168,8 +168,7 @@ bool is_set(const Config& config, std::string_view pointer) {
 
 std::string target_names(TargetSet targets) {
   std::string out;
-  for (int i = 0; i < 6; ++i) {
-    const Target target = static_cast<Target>(i);
+  for (const Target target : kTargetList) {
     if ((targets & only(target)) == 0) continue;
     if (!out.empty()) out += ", ";
     out += to_string(target);

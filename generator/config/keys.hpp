@@ -35,7 +35,8 @@ constexpr TargetSet only(Target target) {
   return 1u << static_cast<unsigned>(target);
 }
 constexpr TargetSet kAmd = only(Target::gfx90a) | only(Target::gfx942) | only(Target::gfx950);
-constexpr TargetSet kTma = only(Target::sm_90a) | only(Target::sm_100a);
+constexpr TargetSet kBlackwell = only(Target::sm_100a) | only(Target::sm_103a);
+constexpr TargetSet kTma = only(Target::sm_90a) | kBlackwell;
 constexpr TargetSet kNvidia = only(Target::sm_80) | kTma;
 constexpr TargetSet kAllTargets = kAmd | kNvidia;
 

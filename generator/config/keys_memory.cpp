@@ -31,7 +31,7 @@ KeySpec gather4_key() {
                                      {"l2_promotion", enum_schema(kPromotions)}});
   return {"gather4",
           "rows of K and V fetched four at a time by row number",
-          only(Target::sm_100a),
+          kBlackwell,
           false,
           schema,
           [](const Json& value, Config& config, const ReadContext& context) {
@@ -131,7 +131,7 @@ std::vector<KeySpec> memory_keys() {
                    "stages of the K/V ring; default auto"),
       auto_int_key("num_qk_stages", &Config::num_qk_stages, {1, 16}, kTma,
                    "depth chunks of a K tile, each with its own barrier; default auto"),
-      auto_int_key("num_pv_stages", &Config::num_pv_stages, {1, 4}, only(Target::sm_100a),
+      auto_int_key("num_pv_stages", &Config::num_pv_stages, {1, 4}, kBlackwell,
                    "pieces in which P is handed to the PV product; default auto"),
       shared_ring_key(),
       bool_key("double_buffer", &Config::double_buffer, kAmd,

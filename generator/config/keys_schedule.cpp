@@ -82,10 +82,9 @@ std::vector<KeySpec> schedule_keys() {
       int_key("fp8_flush_interval", &Config::fp8_flush_interval, {0, 64}, only(Target::sm_90a),
               "tiles between flushes of the FP8 accumulator, 0 for never; default 0"),
       exp_offload_key(),
-      bool_key("pair_cta", &Config::pair_cta, only(Target::sm_100a),
-               "two blocks share one tile; default false"),
-      bool_key("single_o", &Config::single_o, only(Target::sm_100a), "one O accumulator; default false"),
-      int_key("bn_cap", &Config::bn_cap, {16, 256, 16}, only(Target::sm_100a), "upper bound of BN"),
+      bool_key("pair_cta", &Config::pair_cta, kBlackwell, "two blocks share one tile; default false"),
+      bool_key("single_o", &Config::single_o, kBlackwell, "one O accumulator; default false"),
+      int_key("bn_cap", &Config::bn_cap, {16, 256, 16}, kBlackwell, "upper bound of BN"),
   };
 }
 

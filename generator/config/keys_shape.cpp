@@ -4,7 +4,8 @@
 namespace kiln::keys {
 namespace {
 
-constexpr std::string_view kTargetNames[] = {"sm_80", "sm_90a", "sm_100a", "gfx90a", "gfx942", "gfx950"};
+constexpr std::string_view kTargetNames[] = {"sm_80",  "sm_90a", "sm_100a", "sm_103a",
+                                             "gfx90a", "gfx942", "gfx950"};
 constexpr std::string_view kOperationNames[] = {"prefill", "decode"};
 constexpr std::string_view kDTypeNames[] = {"bf16", "fp16", "fp8_e4m3", "fp8_e4m3fnuz"};
 constexpr std::size_t kMaxName = 120;

@@ -12,12 +12,13 @@ namespace {
 template <class E, std::size_t N>
 using NameTable = std::array<std::pair<E, std::string_view>, N>;
 
-constexpr NameTable<Target, 6> kTargets{{{Target::sm_80, "sm_80"},
-                                         {Target::sm_90a, "sm_90a"},
-                                         {Target::sm_100a, "sm_100a"},
-                                         {Target::gfx90a, "gfx90a"},
-                                         {Target::gfx942, "gfx942"},
-                                         {Target::gfx950, "gfx950"}}};
+constexpr NameTable<Target, kTargetList.size()> kTargets{{{Target::sm_80, "sm_80"},
+                                                          {Target::sm_90a, "sm_90a"},
+                                                          {Target::sm_100a, "sm_100a"},
+                                                          {Target::sm_103a, "sm_103a"},
+                                                          {Target::gfx90a, "gfx90a"},
+                                                          {Target::gfx942, "gfx942"},
+                                                          {Target::gfx950, "gfx950"}}};
 constexpr NameTable<Operation, 2> kOperations{
     {{Operation::prefill, "prefill"}, {Operation::decode, "decode"}}};
 constexpr NameTable<DType, 7> kDTypes{{{DType::bf16, "bf16"},

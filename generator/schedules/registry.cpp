@@ -21,6 +21,8 @@ std::span<const ScheduleEntry> schedules() {
       {"sm90_decode", Target::sm_90a, Operation::decode, make_sm90_decode},
       {"sm100_prefill", Target::sm_100a, Operation::prefill, make_sm100_prefill},
       {"sm100_decode", Target::sm_100a, Operation::decode, make_sm100_decode},
+      {"sm100_prefill", Target::sm_103a, Operation::prefill, make_sm100_prefill},
+      {"sm100_decode", Target::sm_103a, Operation::decode, make_sm100_decode},
       {"sm80_prefill", Target::sm_80, Operation::prefill, make_sm80_prefill},
       {"sm80_wide_prefill", Target::sm_80, Operation::prefill, make_sm80_wide_prefill},
       {"sm80_decode", Target::sm_80, Operation::decode, make_sm80_decode},

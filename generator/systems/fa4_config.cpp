@@ -11,6 +11,7 @@ namespace {
 
 constexpr int kTmemColumns = 512;
 
+/// Of every target of the family.
 int smem_budget() {
   return target_info(Target::sm_100a).smem_bytes;
 }

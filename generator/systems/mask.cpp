@@ -210,11 +210,13 @@ void Mask::emit_branches(Writer& w, bool upper, bool lower) const {
   }
 }
 
-void Mask::emit_apply_where_cut(Writer& w, const ScoreContext& context, int keys) const {
+void Mask::emit_apply_where_cut(Writer& w, const ScoreContext& context, int keys,
+                                const std::function<void(Writer&)>& then) const {
   const std::string first_key = fmt::format("n * {}", keys);
   if (has_bits()) {
     emit_load(w, context, first_key, true);
     emit_apply(w, context, first_key, {});
+    if (then) then(w);
     return;
   }
   if (bounded_below()) {
@@ -228,6 +230,7 @@ void Mask::emit_apply_where_cut(Writer& w, const ScoreContext& context, int keys
     w.open("if ((n + 1) * {} > {})", keys, context.seqlen_k);
   }
   emit_apply(w, context, first_key, {});
+  if (then) then(w);
   w.close();
 }
 

@@ -8,6 +8,8 @@
 // a tile between the first key of the *last* row and the end of the *first* row needs no mask at all.
 #pragma once
 
+#include <functional>
+
 #include "generator/config/masks.hpp"
 #include "generator/emit/writer.hpp"
 #include "generator/systems/score_layout.hpp"
@@ -80,8 +82,9 @@ class Mask {
   void emit_apply(Writer& w, const ScoreContext& context, const std::string& first_key, Sides sides) const;
   /// The same for tile `n` of `keys` in a loop over all of a block's tiles, most of which every row sees
   /// whole: in a branch on the emitted `clean_begin` and `clean_end`, or `seqlen_k` (the load, where there is
-  /// a bitmask).
-  void emit_apply_where_cut(Writer& w, const ScoreContext& context, int keys) const;
+  /// a bitmask). `then` follows in the branch.
+  void emit_apply_where_cut(Writer& w, const ScoreContext& context, int keys,
+                            const std::function<void(Writer&)>& then = {}) const;
 
  private:
   void emit_bits(Writer& w) const;

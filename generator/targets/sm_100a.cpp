@@ -16,7 +16,7 @@ const TargetInfo& sm_100a() {
       {"tcgen05.mma.cta_group::1.kind::f8f6f4", DType::fp8_e4m3, 128, 16, 32, 16, 256, 128},
       {"tcgen05.mma.cta_group::2.kind::f8f6f4", DType::fp8_e4m3, 256, 16, 32, 16, 256, 256},
   };
-  static constexpr TargetInfo info{Target::sm_100a, 32, 1024, 232448, 1024, 65536, 255, 0, true, matrix};
+  static constexpr TargetInfo info{Target::sm_100a, 32, 1024, 232448, 1024, 65536, 255, 0, true, matrix, 16};
   return info;
 }
 

@@ -10,6 +10,8 @@ const TargetInfo& target_info(Target target) {
       return targets::sm_90a();
     case Target::sm_100a:
       return targets::sm_100a();
+    case Target::sm_103a:
+      return targets::sm_103a();
     case Target::gfx90a:
       return targets::gfx90a();
     case Target::gfx942:

@@ -41,6 +41,9 @@ struct TargetInfo {
   int lds_dma_bytes = 0;    ///< bytes a lane copies from global memory to LDS; 0 where there is no such copy
   bool tensor_copies = false;  ///< TMA
   std::span<const MatrixInstruction> matrix;
+  int ex2_per_clock = 0;  ///< results of the special-function units of a processor; 0 where nothing asks
+  bool load_reduces =
+      false;  ///< tcgen05.ld.red: the largest of the columns that a lane loads comes with them
 
   /// Shared memory of a processor, which one block may have but for what the system takes of each.
   int processor_smem() const { return smem_bytes + smem_reserved; }
@@ -55,6 +58,7 @@ namespace targets {
 const TargetInfo& sm_80();
 const TargetInfo& sm_90a();
 const TargetInfo& sm_100a();
+const TargetInfo& sm_103a();
 const TargetInfo& gfx90a();
 const TargetInfo& gfx942();
 const TargetInfo& gfx950();

@@ -1,13 +1,17 @@
 // Element types, targets and operations: the vocabulary that configs, manifests and the runtime share.
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <optional>
 #include <string_view>
 
 namespace kiln {
 
-enum class Target { sm_80, sm_90a, sm_100a, gfx90a, gfx942, gfx950 };
+enum class Target { sm_80, sm_90a, sm_100a, sm_103a, gfx90a, gfx942, gfx950 };
+/// Every target, in the order in which they are listed.
+inline constexpr std::array kTargetList{Target::sm_80,  Target::sm_90a, Target::sm_100a, Target::sm_103a,
+                                        Target::gfx90a, Target::gfx942, Target::gfx950};
 enum class Operation { prefill, decode };
 enum class DType { bf16, fp16, fp8_e4m3, fp8_e4m3fnuz, int8, i32, f32 };
 enum class OperandKind { contiguous, ragged, paged, continuous };
@@ -26,6 +30,10 @@ std::size_t size_of(DType dtype);
 
 inline bool is_amd(Target target) {
   return target == Target::gfx90a || target == Target::gfx942 || target == Target::gfx950;
+}
+/// tcgen05 and tensor memory: one family, with the same schedules; what differs is in `TargetInfo`.
+constexpr bool is_blackwell(Target target) {
+  return target == Target::sm_100a || target == Target::sm_103a;
 }
 inline bool is_fp8(DType dtype) {
   return dtype == DType::fp8_e4m3 || dtype == DType::fp8_e4m3fnuz;

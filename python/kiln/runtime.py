@@ -83,7 +83,7 @@ class Runtime:
     def target(self) -> str | None:
         """The best config target of the device: "sm_90a", "sm_80", "gfx942", ...; None for the emulated device, which runs all."""
         found = self.device["target"]
-        if found in ("sm_90a", "sm_100a") or found.startswith("gfx"):
+        if found in ("sm_90a", "sm_100a", "sm_103a") or found.startswith("gfx"):
             return found
         number = int("".join(c for c in found if c.isdigit()) or 0)
         return "sm_80" if number >= 80 else None

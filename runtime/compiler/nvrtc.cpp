@@ -168,7 +168,8 @@ DoctorReport::Compiler Nvrtc::probe() {
     report.found = true;
     report.path = nvrtc.path;
     report.version = fmt::format("{}.{}", nvrtc.major, nvrtc.minor);
-    for (Target target : {Target::sm_80, Target::sm_90a, Target::sm_100a}) {
+    for (const Target target : kTargetList) {
+      if (is_amd(target)) continue;
       KernelSource trial;
       trial.text = "extern \"C\" __global__ void kiln_probe() {}\n";
       trial.manifest.name = trial.manifest.entry = "kiln_probe";

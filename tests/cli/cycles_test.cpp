@@ -51,6 +51,29 @@ TEST_CASE("the cycle model counts the products, exponentials and copies of a til
   CHECK(blackwell["busy"]["shared_memory"].get<double>() == doctest::Approx(2048).epsilon(0.02));
 }
 
+TEST_CASE("sm_103a: the same tile as sm_100a's, with exponentials at twice the rate") {
+  const auto of = [](const char* target, double offload) {
+    const auto m =
+        model_of("'{\"target\": \"" + std::string(target) +
+                 "\", \"operation\": \"prefill\", \"dtype\": \"bf16\", \"depth\": 64, \"exp_offload\": " +
+                 std::to_string(offload) + "}'");
+    check_consistent(m);
+    return m;
+  };
+  const auto b200 = of("sm_100a", 0), b300 = of("sm_103a", 0);
+  CHECK(b300["device"] == "B300");
+  const auto busy = [](const nlohmann::json& m, const char* what) { return m["busy"][what].get<double>(); };
+  CHECK(busy(b200, "mufu") == doctest::Approx(2048).epsilon(0.01));
+  CHECK(busy(b300, "mufu") == doctest::Approx(busy(b200, "mufu") / 2));
+  for (const char* same : {"matrix", "shared_memory", "copy"})
+    CHECK(busy(b300, same) == doctest::Approx(busy(b200, same)));
+  const auto tile = [](const nlohmann::json& m) { return m["clocks"]["tile"].get<double>(); };
+  CHECK(tile(b300) < 0.85 * tile(b200));
+  // What the FMA pipe takes over pays on sm_100a, and costs on sm_103a: the default is 0 on both.
+  CHECK(tile(of("sm_100a", 0.25)) < tile(b200));
+  CHECK(tile(of("sm_103a", 0.25)) > tile(b300));
+}
+
 TEST_CASE(
     "the cycle model of decode: every key comes once, at a multiprocessor's share of the memory's rate") {
   struct Decode {

@@ -127,7 +127,7 @@ TEST_CASE("values that other libraries and people name lead to kiln's") {
       R"({"target": "h100", "operation": "decode", "dtype": "half", "kv_dtype": "fp8", "depth": 128,
                      "mask": "window", "operand": "paged", "alibi": true, "page_size": 64})");
   for (const char* hint :
-       {"/target = \"h100\": schema: wants one of sm_80, sm_90a, sm_100a, gfx90a, gfx942, gfx950 "
+       {"/target = \"h100\": schema: wants one of sm_80, sm_90a, sm_100a, sm_103a, gfx90a, gfx942, gfx950 "
         "(nearest legal: sm_90a)",
         "(nearest legal: fp16)", "(nearest legal: fp8_e4m3)", "(nearest legal: {\"sliding_window\": 4096})",
         "(nearest legal: {\"kind\": \"paged\", \"page_size\": 64})", "(nearest legal: score_mod: \"alibi\")",

@@ -38,3 +38,21 @@ TEST_CASE("what is compiled under kiln emulate is not what a GPU's cache has") {
   CHECK(real.json()["key"] != emulated.json()["key"]);
   CHECK(run_kiln("emulate --arch sm_80 -- " KILN_COMMAND + compile).json()["cache"] == "disk");
 }
+
+TEST_CASE("a GPU of capability 10.3 runs kernels of sm_103a and none of sm_100a") {
+  const std::string problem = " run '{\"target\": \"";
+  const auto run = [&](const std::string& gpu, const std::string& target) {
+    return run_kiln(
+        "emulate --gpu " + gpu + " -- " KILN_COMMAND + problem + target +
+        "\", \"operation\": \"prefill\", \"dtype\": \"bf16\", \"depth\": 64, \"mask\": \"causal\"}' "
+        "--device cuda:0 --seqlen-q 130 --seqlen-k 140 --heads-q 1 --heads-kv 1");
+  };
+  const auto right = run("B300", "sm_103a");
+  CHECK_MESSAGE(right.status == 0, right.out << right.err);
+  CHECK(run("B200", "sm_100a").status == 0);
+  for (const auto& [gpu, target] : {std::pair{"B300", "sm_100a"}, std::pair{"B200", "sm_103a"}}) {
+    const auto wrong = run(gpu, target);
+    CHECK(wrong.status != 0);
+    CHECK(wrong.err.find(std::string("cannot run a kernel for ") + target) != std::string::npos);
+  }
+}

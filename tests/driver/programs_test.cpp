@@ -49,7 +49,20 @@ TEST_CASE("a program for Blackwell on a B200, and nowhere else") {
     CHECK(r.out == "NVIDIA B200, 10.0, 148 SMs\nblackwell: right\n");
     CHECK(r.err.find("no findings") != std::string::npos);
   }
+  CHECK(emulate(program, "--gpu B300").out == "NVIDIA B300 SXM6 AC, 10.3, 148 SMs\nblackwell: WRONG\n");
   CHECK(emulate(program, "--gpu H200").out == "NVIDIA H200, 9.0, 132 SMs\nblackwell: WRONG\n");
+}
+
+TEST_CASE("a program for a B300, and nowhere else") {
+  const std::string program = compile("blackwell", "-gencode arch=compute_103a,code=compute_103a");
+  if (program.empty()) return;
+  for (const char* gpu : {"--gpu b300", "--arch sm_103", "--arch sm_103a"}) {
+    const CommandResult r = emulate(program, gpu);
+    CHECK(r.status == 0);
+    CHECK(r.out == "NVIDIA B300 SXM6 AC, 10.3, 148 SMs\nblackwell: right\n");
+    CHECK(r.err.find("no findings") != std::string::npos);
+  }
+  CHECK(emulate(program, "--gpu B200").out == "NVIDIA B200, 10.0, 148 SMs\nblackwell: WRONG\n");
 }
 
 TEST_CASE("relocatable device code is linked when it is loaded") {

@@ -108,20 +108,17 @@ TEST_CASE("the samples break no rule of their targets") {
 }
 
 TEST_CASE("minimal configs of every target and depth break no rule") {
-  for (const char* target : {"sm_80", "sm_90a", "sm_100a", "gfx90a", "gfx942", "gfx950"}) {
+  for (const Target each : kTargetList) {
+    const std::string_view target = to_string(each);
     for (const char* operation : {"prefill", "decode"}) {
       for (const char* dtype : {"bf16", "fp16", "fp8_e4m3", "fp8_e4m3fnuz"}) {
         for (const int depth : {64, 96, 128, 192, 256, 512}) {
           const bool fp8 = std::string_view(dtype).starts_with("fp8");
-          const bool fnuz = std::string_view(dtype) == "fp8_e4m3fnuz",
-                     gfx942 = std::string_view(target) == "gfx942";
-          if (fp8 &&
-              (fnuz != gfx942 || std::string_view(target) == "sm_80" || std::string_view(target) == "gfx90a"))
-            continue;
-          if (fp8 && depth == 512 && std::string_view(target) == "gfx950")
-            continue;  // 7.1: FP8 prefill up to 256
+          const bool fnuz = std::string_view(dtype) == "fp8_e4m3fnuz", gfx942 = each == Target::gfx942;
+          if (fp8 && (fnuz != gfx942 || each == Target::sm_80 || each == Target::gfx90a)) continue;
+          if (fp8 && depth == 512 && each == Target::gfx950) continue;  // 7.1: FP8 prefill up to 256
           // Two 256-column outputs leave no tensor memory for the keys.
-          if (std::string_view(target) == "sm_100a" && depth > 256) continue;
+          if (is_blackwell(each) && depth > 256) continue;
           Json document{{"target", target}, {"operation", operation}, {"dtype", dtype}, {"depth", depth}};
           CAPTURE(document.dump());
           CHECK_NOTHROW(parse_config(document.dump(), "minimal"));

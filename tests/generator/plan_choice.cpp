@@ -280,12 +280,13 @@ TEST_CASE("a tile that leaves too few registers is refused with the nearest that
 }
 
 TEST_CASE("more query heads than a grid takes are refused on every target") {
-  for (const char* target : {"sm_80", "sm_90a", "sm_100a", "gfx90a", "gfx942", "gfx950"})
+  for (const Target each : kTargetList)
     for (const char* operation : {"prefill", "decode"}) {
+      const std::string target(to_string(each));
       CAPTURE(target);
       std::string said;
       try {
-        config_of(R"({"group": 128, "kv_num_heads": 512})", target, operation);
+        config_of(R"({"group": 128, "kv_num_heads": 512})", target.c_str(), operation);
       } catch (const Error& error) {
         said = error.what();
       }
@@ -293,7 +294,7 @@ TEST_CASE("more query heads than a grid takes are refused on every target") {
           said.find(
               "group (128) x kv_num_heads (512) are 65536 query heads, at most 65535 (nearest legal: 127)") !=
           std::string::npos);
-      CHECK_NOTHROW(config_of(R"({"group": 127, "kv_num_heads": 512})", target, operation));
+      CHECK_NOTHROW(config_of(R"({"group": 127, "kv_num_heads": 512})", target.c_str(), operation));
     }
 }
 

@@ -1,4 +1,4 @@
-// The cycle model of sm_90a and sm_100a kernels: what an item, a tile of keys and a launch cost, from small runs
+// The cycle model of sm_90a and Blackwell kernels: what an item, a tile of keys and a launch cost, from small runs
 // on the emulated device that cycle_replay.hpp puts on a machine with throughputs and latencies. For ranking configs; what
 // its word is worth on hardware: bench/RESULTS.md, "Cycle model".
 #pragma once

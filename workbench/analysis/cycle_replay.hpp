@@ -31,7 +31,7 @@ struct CycleMachine {
       0;                 ///< of an item besides what a run shows: its operands come from memory, not from L2
   double launch_us = 0;  ///< microseconds of a launch besides
 };
-/// Of sm_90a and sm_100a; throws Error (bad_input) for others.
+/// Of sm_90a, sm_100a and sm_103a; throws Error (bad_input) for others.
 const CycleMachine& cycle_machine(std::string_view target);
 
 /// Resources by which clocks are counted.

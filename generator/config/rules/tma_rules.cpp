@@ -11,8 +11,6 @@
 namespace kiln::rules {
 namespace {
 
-constexpr TargetSet kSm100 = only(Target::sm_100a);
-
 int page_size(const Config& c) {
   return c.operand ? c.operand->page_size.value_or(0) : 0;
 }
@@ -117,8 +115,8 @@ std::string v24(const Config& c) {
   return BN >= 64 ? "" : fmt::format("BN ({}) must be at least 64, what tensor memory leaves for it", BN);
 }
 std::string v25(const Config& c) {
-  const bool packed = c.target == Target::sm_100a && c.operation == Operation::prefill && c.BM &&
-                      *c.BM <= 64 && !c.pair_cta.value_or(false);
+  const bool packed = is_blackwell(c.target) && c.operation == Operation::prefill && c.BM && *c.BM <= 64 &&
+                      !c.pair_cta.value_or(false);
   // Two stages of wide rows do not fit; on sm_90a K and V have rings of their own, so one of each will do.
   const bool wide = c.target == Target::sm_90a && c.depth > 256 && !c.v_from_k.value_or(false);
   const int least = packed ? 4 : wide ? 1 : 2;
@@ -168,16 +166,16 @@ std::vector<Rule> tma_rules() {
        v18},
       {"V19", "9.2 V19, 5.7", kTma, {"/tma_fold", "/operand/page_size", "/BN", "/depth", "/BK"}, v19},
       {"V20", "9.2 V20", kTma, {"/BK", "/swizzle", "/dtype"}, v20_chunk},
-      {"V20", "9.2 V20", only(Target::sm_100a), {"/BN"}, v20_box},
+      {"V20", "9.2 V20", kBlackwell, {"/BN"}, v20_box},
       {"V20", "9.2 V20", kTma, {"/depth", "/cache_depth", "/kv_dtype"}, v20_stride},
       {"V20", "9.2 V20", kTma, {"/ov_depth", "/cache_depth", "/kv_dtype"}, v20_value_stride},
       {"V20", "1.1", kTma, {"/swizzle"}, v20_swizzle},
-      {"V24", "9.2 V24, 6.3", kSm100, {"/BN", "/BM", "/depth", "/ov_depth", "/single_o"}, v24},
+      {"V24", "9.2 V24, 6.3", kBlackwell, {"/BN", "/BM", "/depth", "/ov_depth", "/single_o"}, v24},
       {"V25", "9.2 V25", kTma, {"/num_kv_stages", "/BM"}, v25},
       {"V26", "9.2 V26", kTma, {"/num_qk_stages", "/depth", "/swizzle"}, v26_chunks},
-      {"V26", "9.2 V26, 6.6", kSm100, {"/BN", "/dtype"}, v26_p},
-      {"V27", "9.2 V27", kSm100, {"/pair_cta", "/BM", "/depth"}, v27_shape},
-      {"V27", "9.2 V27", kSm100, {"/pair_cta", "/single_o", "/split_kv"}, v27_features},
+      {"V26", "9.2 V26, 6.6", kBlackwell, {"/BN", "/dtype"}, v26_p},
+      {"V27", "9.2 V27", kBlackwell, {"/pair_cta", "/BM", "/depth"}, v27_shape},
+      {"V27", "9.2 V27", kBlackwell, {"/pair_cta", "/single_o", "/split_kv"}, v27_features},
       {"V30", "9.2 V30, 5.4", kTma, {"/base_alignment", "/operand/page_size"}, v30},
   };
 }

@@ -18,6 +18,7 @@ std::optional<DType> fp8_of(Target target) {
     case Target::gfx950:
     case Target::sm_90a:
     case Target::sm_100a:
+    case Target::sm_103a:
       return DType::fp8_e4m3;
     default:
       return std::nullopt;
@@ -179,9 +180,9 @@ std::vector<Rule> type_rules() {
       {"schema", "contract: KV head of a query head", kAllTargets, {"/num_q_heads", "/kv_num_heads"}, heads},
       {"schema", "contract: query heads", kAllTargets, {"/group", "/kv_num_heads"}, most_heads},
       {"schema", "9.1", only(Target::sm_90a), {"/BM"}, block_rows_tma},
-      {"schema", "9.1", only(Target::sm_100a), {"/BM"}, block_rows_sm100},
+      {"schema", "9.1", kBlackwell, {"/BM"}, block_rows_sm100},
       {"schema", "9.1", only(Target::sm_90a), {"/num_threads"}, threads_sm90},
-      {"schema", "9.1", only(Target::sm_100a), {"/num_threads"}, threads_sm100},
+      {"schema", "9.1", kBlackwell, {"/num_threads"}, threads_sm100},
       {"schema", "9.1", kAmd, {"/num_threads"}, threads_amd},
   };
 }

@@ -12,6 +12,7 @@
 #include "generator/schedules/common/decode_text.hpp"
 #include "generator/schedules/sm100_decode/rings.hpp"
 #include "generator/systems/scale_strides.hpp"
+#include "generator/systems/sm100/plain_build.hpp"
 
 namespace kiln::sm100 {
 namespace {
@@ -341,9 +342,7 @@ KernelSource emit_decode(const DecodePlan& p) {
                                     .o_floats = *p.config.out_dtype == DType::f32,
                                     .const_values = true,
                                     .one_per_line = true}));
-  body.line("#if defined(__CUDA_ARCH__) && !defined(__CUDA_ARCH_FEAT_SM100_ALL)");
-  body.line("asm volatile(\"trap;\");  // built for plain sm_100, which has no tcgen05");
-  body.line("#else");
+  emit_plain_build(body, p.config.target);
   body.raw(fill_template("sm100_decode.cuh", "body", holes));
   body.line("#endif");
   body.close();

@@ -212,7 +212,7 @@ void choose_chunks(DecodePlan& p, Config& c) {
 
 bool choose_stages(DecodePlan& p, Config& c, const Refusals& refuse) {
   choose_chunks(p, c);
-  const int most = target_info(Target::sm_100a).smem_bytes;
+  const int most = target_info(c.target).smem_bytes;
   p.num_kv_stages = c.num_kv_stages.value_or(kMostStages);
   set_rings(p), set_memory(p);
   const auto too_many = [&] { return p.smem.bytes() > most; };

@@ -9,6 +9,7 @@
 #include "generator/emit/text_template.hpp"
 #include "generator/layout/tcgen05.hpp"
 #include "generator/schedules/sm100_prefill/plan.hpp"
+#include "generator/systems/sm100/plain_build.hpp"
 
 namespace kiln::sm100 {
 namespace {
@@ -94,7 +95,7 @@ void use_sections(Prelude& prelude, const PrefillPlan& p) {
   p.hidden.use(prelude);
   if (p.hidden.on()) prelude.use("hide_from");
   if (p.hidden.on() && p.mask->bounded_below()) prelude.use("hide_outside");
-  p.scores_access().add_load(prelude);
+  p.max_by_load() ? p.scores_access().add_load_max(prelude) : p.scores_access().add_load(prelude);
   p.output_access().add_load(prelude);
   p.output_access().add_store(prelude);
 }
@@ -256,6 +257,11 @@ void emit_head_scale(Writer& w, const PrefillPlan& p) {
     w.line("const float factor = key_scale == 0.0f ? scale_log2 : scale_log2 * fabsf(key_scale);");
 }
 
+/// The largest score where it came with the scores, which have changed since.
+void emit_max_again(Writer& w, const PrefillPlan& p) {
+  if (p.max_by_load()) p.softmax().emit_max(w, "tile_max");
+}
+
 /// Scores times what of their scale the factor does not hold: its sign, which is almost always positive, or all of it.
 void emit_key_scale(Writer& w, const PrefillPlan& p) {
   if (!p.scales) return;
@@ -263,6 +269,7 @@ void emit_key_scale(Writer& w, const PrefillPlan& p) {
   w.open("if (!(key_scale > 0.0f))");
   w.line("const float sign = key_scale == 0.0f ? 0.0f : -1.0f;");
   p.softmax().emit_scale(w, "sign");
+  emit_max_again(w, p);
   w.close();
 }
 
@@ -289,7 +296,8 @@ Holes tile_holes(const PrefillPlan& p) {
       .number("ov_depth", p.ov_depth)
       .number("v_steps", p.v_steps())
       .number("piece", p.output_access().registers())
-      .text("load_scores", p.scores_access().load())
+      .text("load_scores",
+            p.max_by_load() ? "float tile_max = " + p.scores_access().load_max() : p.scores_access().load())
       .text("load_output", p.output_access().load())
       .text("store_output", p.output_access().store());
   const auto word = [](unsigned x) { return fmt::format("{:#x}u", x); };
@@ -361,10 +369,15 @@ constexpr std::pair<const char*, Emit> kBlocks[] = {
        p.modifier->emit_apply(w, p.score_context(), fmt::format("n * {}", p.BN));
      }},
     {"mask",
-     [](Writer& w, const PrefillPlan& p) { p.mask->emit_apply_where_cut(w, p.score_context(), p.BN); }},
+     [](Writer& w, const PrefillPlan& p) {
+       p.mask->emit_apply_where_cut(w, p.score_context(), p.BN, [&p](Writer& b) { emit_max_again(b, p); });
+     }},
     {"key_scale", [](Writer& w, const PrefillPlan& p) { emit_key_scale(w, p); }},
     {"head_scale", emit_head_scale},
-    {"tile_max", [](Writer& w, const PrefillPlan& p) { p.softmax().emit_max(w); }},
+    {"tile_max",
+     [](Writer& w, const PrefillPlan& p) {
+       if (!p.max_by_load()) p.softmax().emit_max(w);
+     }},
     {"subtract", [](Writer& w, const PrefillPlan& p) { p.softmax().emit_subtract(w); }},
     {"first_p", [](Writer& w, const PrefillPlan& p) { p.softmax().emit_exp(w, 0, p.first_keys()); }},
     {"rest_p", [](Writer& w, const PrefillPlan& p) { p.softmax().emit_exp(w, p.first_keys(), p.BN); }},
@@ -441,9 +454,7 @@ KernelSource emit_prefill(const PrefillPlan& p) {
   body.open("{}({})", entry_name(name),
             parameter_list(
                 params, {.q_bytes = p.fp8, .kv_bytes = p.fp8, .const_values = true, .one_per_line = true}));
-  body.line("#if defined(__CUDA_ARCH__) && !defined(__CUDA_ARCH_FEAT_SM100_ALL)");
-  body.line("asm volatile(\"trap;\");  // built for plain sm_100, which has no tcgen05");
-  body.line("#else");
+  emit_plain_build(body, p.config.target);
   body.raw(fill_template("sm100_prefill.cuh", "body", holes));
   body.line("#endif");
   body.close();

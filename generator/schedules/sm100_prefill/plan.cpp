@@ -112,6 +112,8 @@ RoleRegisters role_registers(const PrefillPlan& p, const Config& c) {
     if (p.ragged && expression && !long_rows) return kCorrection;
     if (p.mask->bounded_below()) return registers_of_windows(p);
     if (long_rows && !p.fp8) return kEven;
+  } else if (c.target == Target::sm_103a) {
+    return kFewScores;  // ptxas keeps more of the products' addresses there
   } else if (!c.score_mod->tensors.empty() && !p.ragged) {
     return kEven;
   }
@@ -272,7 +274,7 @@ std::optional<PrefillPlan> plan_prefill(Config c, Violations& out) {
   set_scores(p, c);
   p.registers = role_registers(p, c);
   set_smem(p);
-  const int most = target_info(Target::sm_100a).smem_bytes;
+  const int most = target_info(c.target).smem_bytes;
   if (p.smem.bytes() > most) {
     const int room = most - (p.smem.bytes() - p.fa4.num_kv_stages * (p.k->slot_bytes() + p.v->slot_bytes()));
     refuse("V15", {"/num_kv_stages", "/BN"},

@@ -18,6 +18,7 @@
 #include "generator/systems/sm100/tmem_access.hpp"
 #include "generator/systems/sm90/mha_operand.hpp"
 #include "generator/systems/sm90/smem_map.hpp"
+#include "generator/targets/target.hpp"
 
 namespace kiln::sm100 {
 
@@ -73,6 +74,10 @@ struct PrefillPlan {
   int k_steps() const { return (depth + fa4.MMA_K - 1) / fa4.MMA_K; }
   int v_steps() const { return BN / fa4.MMA_K; }
   PrefillWork work() const { return {2 * kRows, BN, 1, ragged, dynamic(), &*mask}; }
+  /// The largest score of a row comes with the scores, where nothing changes most tiles of them.
+  bool max_by_load() const {
+    return target_info(config.target).load_reduces && modifier->none() && !mask->has_bits();
+  }
   /// The scale of scores is part of softmax's factor, where they are not modified before it.
   bool scale_joins_factor() const { return scales && modifier->none(); }
   /// Emitted factors of a score to log2 and natural units.

@@ -40,6 +40,7 @@ class Sm100Prefill final : public Schedule {
     model.stages = std::max(2, plan_.fa4.num_kv_stages / (plan_.fa4.shared_ring ? 2 : 1));
     model.mma = plan_.fp8 ? 8192 : 4096;
     model.element_bytes = plan_.fa4.element_bytes();
+    model.exponentials = target_info(plan_.config.target).ex2_per_clock;
     model.exp_offload = plan_.exp_offload;
     model.instructions_per_score = plan_.softmax().instructions_per_score();
     return overlapped_timeline(model);

@@ -12,7 +12,7 @@ void RowSoftmax::use(Prelude& prelude) const {
   if (shape_.exp_offload > 0) prelude.use("exp2_pair_fma");
 }
 
-void RowSoftmax::emit_max(Writer& w) const {
+void RowSoftmax::emit_max(Writer& w, const char* into) const {
   // Four chains, three numbers an instruction.
   w.line(
       "float max_a = fmaxf(s[0], s[1]), max_b = fmaxf(s[2], s[3]), max_c = fmaxf(s[4], s[5]), max_d = fmaxf(s[6], s[7]);");
@@ -22,7 +22,7 @@ void RowSoftmax::emit_max(Writer& w) const {
         "max_of_three(max_c, s[{}], s[{}]); max_d = max_of_three(max_d, s[{}], s[{}]);",
         i, i + 1, i + 2, i + 3, i + 4, i + 5, i + 6, i + 7);
   }
-  w.line("const float tile_max = fmaxf(max_of_three(max_a, max_b, max_c), max_d);");
+  w.line("{} = fmaxf(max_of_three(max_a, max_b, max_c), max_d);", into);
 }
 
 void RowSoftmax::emit_scale(Writer& w, const std::string& factor) const {

@@ -26,8 +26,8 @@ class RowSoftmax {
   int threshold() const { return shape_.bytes ? 3 : 8; }
 
   void use(Prelude& prelude) const;
-  /// `const float tile_max`.
-  void emit_max(Writer& w) const;
+  /// The largest score, to `into`.
+  void emit_max(Writer& w, const char* into = "const float tile_max") const;
   /// Every score times `factor`.
   void emit_scale(Writer& w, const std::string& factor) const;
   /// `steep` off every score.

@@ -33,11 +33,16 @@ class TmemAccess {
     return fmt::format("tmem_store_{}_{}", halves_ ? "halves" : "floats", registers());
   }
   void add_load(Prelude& prelude) const;
+  /// Of targets with tcgen05.ld.red: `float tmem_load_max_N(float (&x)[N], u32 at)`, the largest of x; NaN does not count.
+  std::string load_max() const { return fmt::format("tmem_load_max_{}", registers()); }
+  void add_load_max(Prelude& prelude) const;
   void add_store(Prelude& prelude) const;
 
  private:
+  enum class Kind { load, load_max, store };
   /// Lines of an asm statement; `end` follows the last.
-  void emit_instructions(Writer& w, bool load, const char* end) const;
+  void emit_instructions(Writer& w, Kind kind, const char* end) const;
+  int piece() const { return registers() > 64 ? 32 : registers(); }  ///< registers of an instruction
   const char* columns_text() const;
 
   int columns_;
