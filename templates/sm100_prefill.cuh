@@ -65,7 +65,7 @@ __device__ __forceinline__ u32 exponentials_fma(float a, float b, float factor, 
 // ${ov_depth} columns of O of this lane's row times a factor.
 __device__ __forceinline__ void rescale_output(u32 o, float alpha) {
   float x[${piece}];
-#pragma unroll
+#pragma unroll${columns}
   for (int column = 0; column < ${ov_depth}; column += ${piece}) {
     ${load_output}(x, o + column);
 #pragma unroll
@@ -83,7 +83,7 @@ __device__ __forceinline__ bool stage_output(u32 o, bool any, float inv_sum, u32
 //@ else
 __device__ __forceinline__ void stage_output(u32 o, bool any, float inv_sum, u32 row_at, u32 swizzle) {
 //@ end
-#pragma unroll
+#pragma unroll${columns}
   for (int column = 0; column < ${ov_depth}; column += ${piece}) {
     float x[${piece}];
     if (any) {

@@ -407,7 +407,7 @@ __device__ __forceinline__ u32 exponentials(float a, float b, float factor, floa
 // 128 columns of O of this lane's row times a factor.
 __device__ __forceinline__ void rescale_output(u32 o, float alpha) {
   float x[32];
-#pragma unroll
+#pragma unroll 1
   for (int column = 0; column < 128; column += 32) {
     tmem_load_32(x, o + column);
 #pragma unroll
@@ -421,7 +421,7 @@ __device__ __forceinline__ void rescale_output(u32 o, float alpha) {
 // True where a column of O is NaN or infinite, which V of some key makes in all rows.
 __device__ __forceinline__ bool stage_output(u32 o, bool any, float inv_sum, u32 row_at, u32 swizzle) {
   float odd = 0.0f;
-#pragma unroll
+#pragma unroll 1
   for (int column = 0; column < 128; column += 32) {
     float x[32];
     if (any) {

@@ -113,7 +113,7 @@ RoleRegisters role_registers(const PrefillPlan& p, const Config& c) {
     if (p.mask->bounded_below()) return registers_of_windows(p);
     if (long_rows && !p.fp8) return kEven;
   } else if (c.target == Target::sm_103a) {
-    return kFewScores;  // ptxas keeps more of the products' addresses there
+    return kFewScores;  // ptxas spills where products are issued with fewer than 88
   } else if (!c.score_mod->tensors.empty() && !p.ragged) {
     return kEven;
   }
