@@ -7,7 +7,7 @@
 #include <filesystem>
 
 #include "cli/execute/architectures.hpp"
-#include "cli/generate/edited_source.hpp"
+#include "cli/generate/compiler_message.hpp"
 #include "runtime/compiler/nvrtc.hpp"
 
 namespace kiln::cli {

@@ -16,10 +16,6 @@ inline constexpr const char* kSourceHelp =
 /// Throws Error (bad_input) when it cannot be read, is a kernel for another target, or has no kernel of that name.
 KernelSource source_of(const Plan& plan, const std::string& path);
 
-/// What a compiler said of a source that has a file: its first error as one line that names the file and the line there,
-/// and how many there are. KILN_LOG=debug has all that it said on standard error.
-Error in_one_line(const Error& error, const KernelSource& source);
-
 /// Runtime::compile and Runtime::load. What a compiler says of an edited source is in_one_line().
 std::shared_ptr<const Binary> compiled(Runtime& runtime, const KernelSource& source);
 std::shared_ptr<Kernel> loaded(Runtime& runtime, const KernelSource& source);
