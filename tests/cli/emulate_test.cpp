@@ -74,7 +74,7 @@ TEST_CASE("an architecture that there is not is one line, with the nearest one")
   CHECK(program.status == 2);
   CHECK(program.err ==
         "kiln: --arch: no 'sm_91'; did you mean 'sm_90'? there are sm_75, sm_80, sm_86, sm_89, sm_90, "
-        "sm_100\n");
+        "sm_100, sm_103\n");
   CHECK(run_kiln("emulate nothing.cu --block 32 --arch sm_90a").status == 0);
 }
 
