@@ -14,7 +14,7 @@ fi
 export CC=${CC:-cc} CXX=${CXX:-c++}  # as CMake calls them by itself, so that ccache has the objects
 rm -rf "$folder/dist" "$folder/env"
 "$python" -m pip wheel . -q --disable-pip-version-check --no-build-isolation --no-deps --no-index -w "$folder/dist" \
-  -Cbuild-dir="$folder"
+  --config-settings=build-dir="$folder"
 wheel=$(echo "$folder"/dist/kiln-*.whl)
 echo "wheel    $(basename "$wheel"), $(du -h "$wheel" | cut -f1)"
 
