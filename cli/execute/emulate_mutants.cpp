@@ -17,17 +17,11 @@ namespace em = kiln::emulator;
 
 constexpr double kTolerance = 1e-3;  ///< of arrays whose bytes depend on the order of warps
 
-struct LaunchWay {
-  const char* policy;
-  std::uint64_t seed;
-};
-constexpr LaunchWay kLaunchWays[] = {{"lazy", 1}, {"eager", 2}, {"random", 3}, {"random", 4}, {"random", 5}};
-constexpr std::size_t kLaunchRuns = std::size(kLaunchWays);
+constexpr std::size_t kLaunchRuns = std::size(kRunWays);
 
 EmulateOptions run_options(const EmulateOptions& given, std::size_t way) {
   EmulateOptions o = given;
-  o.policy = kLaunchWays[way].policy;
-  o.seed = given.seed + kLaunchWays[way].seed;
+  kRunWays[way].set(o);
   o.findings = true;
   return o;
 }
@@ -90,7 +84,7 @@ class LaunchBaseline {
       const LaunchOutcome& run = runs_.back();
       budget = std::max(budget, 4 * run.instructions + 100'000);
       if (failure.empty() && !run.failure.empty())
-        failure = fmt::format("{} ({}): {}", run.failure, kLaunchWays[w].policy, run.message);
+        failure = fmt::format("{} ({}): {}", run.failure, kRunWays[w].policy, run.message);
     }
     for (std::size_t i = 0; failure.empty() && i < runs_[0].outputs.size(); ++i)
       if (std::ranges::any_of(runs_, [&](const LaunchOutcome& r) { return !same_bytes(r, i); }))
@@ -182,10 +176,10 @@ class Mutants {
       o.threads = 1;
       o.stop_at_finding = true;
       const LaunchOutcome run = run_once(o, file_, changed);
-      if (!run.failure.empty()) return fmt::format("{} ({})", run.failure, kLaunchWays[w].policy);
+      if (!run.failure.empty()) return fmt::format("{} ({})", run.failure, kRunWays[w].policy);
       if (const std::string note = baseline_.new_note(run); !note.empty())
-        return fmt::format("{} ({})", note, kLaunchWays[w].policy);
-      if (!baseline_.accepts(run)) return fmt::format("wrong-result ({})", kLaunchWays[w].policy);
+        return fmt::format("{} ({})", note, kRunWays[w].policy);
+      if (!baseline_.accepts(run)) return fmt::format("wrong-result ({})", kRunWays[w].policy);
     }
     return {};
   }

@@ -24,12 +24,7 @@ namespace {
 
 namespace em = kiln::emulator;
 
-struct ProgramWay {
-  const char* policy;
-  std::uint64_t seed;
-};
-constexpr ProgramWay kProgramWays[] = {{"lazy", 1}, {"eager", 2}, {"random", 3}};
-constexpr std::size_t kProgramRuns = std::size(kProgramWays);
+constexpr std::size_t kProgramRuns = 3;  // of kRunWays: a program takes longer than a kernel
 
 /// A finding is known again by its kind. Where the unchanged program has one, its places, and what follows from it in other
 /// kernels, may depend on addresses and on what was in memory.
@@ -86,8 +81,7 @@ class Runner {
   Ended run(std::size_t way, const driver::Change* change = nullptr) {
     const std::string name = fmt::format("{}/{}", scratch_.path(), next_++);
     ProgramOptions o = options_;
-    o.policy = kProgramWays[way].policy;
-    o.seed = options_.seed + kProgramWays[way].seed;
+    kRunWays[way].set(o);
     o.tell_launches = change == nullptr;
     o.end_at_finding = change != nullptr && end_at_finding;
     if (change != nullptr) {
@@ -200,7 +194,7 @@ std::string killer(Runner& runner, const ProgramBaseline& baseline, const std::s
                               c.ptx->replacement};
   for (std::size_t way = 0; way < kProgramRuns; ++way)
     if (const std::string why = baseline.difference(runner.run(way, &change)); !why.empty())
-      return fmt::format("{} ({})", why, kProgramWays[way].policy);
+      return fmt::format("{} ({})", why, kRunWays[way].policy);
   return {};
 }
 

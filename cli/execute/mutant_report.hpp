@@ -2,6 +2,7 @@
 // them.
 #pragma once
 
+#include <cstdint>
 #include <set>
 #include <string>
 #include <string_view>
@@ -20,6 +21,19 @@ struct MutantOptions {
   std::vector<std::string> kinds;    ///< names, or kAllKinds; empty: those of synchronisation
   int sample = 0;                    ///< at most so many of each kind, spread over the program; 0: all
 };
+
+/// How what is tried runs, one way after another: a completion policy, and what is added to the seed.
+struct RunWay {
+  const char* policy;
+  std::uint64_t seed;
+  /// Sets `policy` and `seed` of options that have the caller's seed.
+  template <class Options>
+  void set(Options& options) const {
+    options.policy = policy;
+    options.seed += seed;
+  }
+};
+inline constexpr RunWay kRunWays[] = {{"lazy", 1}, {"eager", 2}, {"random", 3}, {"random", 4}, {"random", 5}};
 
 /// Mutants of `kernels` and of functions, which any kernel may call.
 std::vector<Candidate> kernel_candidates(const std::string& ptx, const std::set<std::string>& kernels,

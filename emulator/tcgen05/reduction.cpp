@@ -8,11 +8,9 @@ namespace kiln::emulator::tcgen05 {
 namespace {
 
 std::uint32_t pick(const Reduction& r, std::uint32_t a, std::uint32_t b) {
-  const MinMaxOptions options{.nan = r.nan};
   switch (r.type) {
     case Reduction::Type::f32:
-      return static_cast<std::uint32_t>(r.max ? float_max(FloatFormat::f32, a, b, options)
-                                              : float_min(FloatFormat::f32, a, b, options));
+      return static_cast<std::uint32_t>(float_extreme(FloatFormat::f32, r.max, a, b, {.nan = r.nan}));
     case Reduction::Type::u32:
       return r.max ? std::max(a, b) : std::min(a, b);
     case Reduction::Type::s32:

@@ -84,6 +84,11 @@ std::uint64_t float_min(FloatFormat format, std::uint64_t a, std::uint64_t b,
                         const MinMaxOptions& options = {});
 std::uint64_t float_max(FloatFormat format, std::uint64_t a, std::uint64_t b,
                         const MinMaxOptions& options = {});
+/// The one or the other.
+inline std::uint64_t float_extreme(FloatFormat format, bool max, std::uint64_t a, std::uint64_t b,
+                                   const MinMaxOptions& options = {}) {
+  return max ? float_max(format, a, b, options) : float_min(format, a, b, options);
+}
 
 /// neg and abs. They are operations like others: a NaN becomes the canonical one (f64: quiet, sign kept).
 std::uint64_t float_neg(FloatFormat format, std::uint64_t a, bool ftz = false);

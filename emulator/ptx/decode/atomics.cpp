@@ -14,7 +14,7 @@ using u64 = std::uint64_t;
 /// min and max of f16 and bf16, and of pairs of them.
 u64 half_extreme(Type t, bool least, u64 old, u64 v) {
   const auto f = t == Type::f16 || t == Type::f16x2 ? FloatFormat::f16 : FloatFormat::bf16;
-  const auto one = [&](u64 a, u64 b) { return least ? float_min(f, a, b) : float_max(f, a, b); };
+  const auto one = [&](u64 a, u64 b) { return float_extreme(f, !least, a, b); };
   if (t == Type::f16 || t == Type::bf16) return one(old, v);
   return one(old >> 16 & 0xffff, v >> 16 & 0xffff) << 16 | one(old & 0xffff, v & 0xffff);
 }

@@ -117,9 +117,7 @@ void run_three(Warp& w, const Op& op) {
     for (std::size_t i = 0; i < 3; ++i) {
       u64 v = std::bit_cast<std::uint32_t>(in[i][l]);
       if ((op.flags & kAbs) != 0) v &= 0x7fffffffu;
-      x = i == 0                   ? v
-          : (op.flags & kMax) != 0 ? float_max(FloatFormat::f32, x, v, options)
-                                   : float_min(FloatFormat::f32, x, v, options);
+      x = i == 0 ? v : float_extreme(FloatFormat::f32, (op.flags & kMax) != 0, x, v, options);
     }
     return static_cast<std::uint32_t>(x);
   };

@@ -284,11 +284,8 @@ void run_redux_float(Warp& w, const Op& op) {
     const MinMaxOptions options{.nan = (op.imm & 1) != 0};
     u64 r = operand(std::countr_zero(group != 0 ? group : lanes));
     // One lane alone is compared with itself, which makes its NaN canonical.
-    for (std::uint32_t m = group; m != 0; m &= m - 1) {
-      const u64 v = operand(std::countr_zero(m));
-      r = op.flags != 0 ? float_max(FloatFormat::f32, r, v, options)
-                        : float_min(FloatFormat::f32, r, v, options);
-    }
+    for (std::uint32_t m = group; m != 0; m &= m - 1)
+      r = float_extreme(FloatFormat::f32, op.flags != 0, r, operand(std::countr_zero(m)), options);
     for (std::uint32_t m = lanes; m != 0; m &= m - 1)
       w.out<std::uint32_t>(op.d)[std::countr_zero(m)] = static_cast<std::uint32_t>(r);
   });
