@@ -19,9 +19,10 @@ wheel=$(echo "$folder"/dist/kiln-*.whl)
 echo "wheel    $(basename "$wheel"), $(du -h "$wheel" | cut -f1)"
 
 "$python" -m venv "$folder/env"
-# The NumPy of the interpreter that builds, and nothing else of it.
+# The NumPy and the NVRTC of the interpreter that builds, and nothing else of it.
 site=$("$folder/env/bin/python" -c 'import sysconfig; print(sysconfig.get_path("purelib"))')
-for part in $("$python" -c 'import numpy, os; print(os.path.dirname(numpy.__file__))'){,.libs}; do
+numpy=$("$python" -c 'import numpy, os; print(os.path.dirname(numpy.__file__))')
+for part in "$numpy"{,.libs} "$(dirname "$numpy")/nvidia"; do
   if [ -e "$part" ]; then ln -s "$part" "$site/"; fi
 done
 "$folder/env/bin/pip" install -q --disable-pip-version-check --no-index "$wheel"
@@ -33,3 +34,8 @@ bin/python -c 'import kiln, importlib.resources as r; assert (r.files("kiln") / 
 # Without a kernel compiler, too.
 KILN_NVRTC=/nowhere/libnvrtc.so.13 bin/python -m kiln.demo
 bin/python -m kiln.demo
+# NVRTC's wheel beside it, where the system has no NVRTC.
+if [ -e "$site/nvidia" ]; then
+  cd /
+  "$folder/env/bin/python" -c 'import kiln; kiln.Runtime("emulated").load({"target": "sm_80", "operation": "prefill", "dtype": "fp16", "depth": 64})'
+fi

@@ -15,25 +15,29 @@ namespace {
 
 constexpr int kNewestMajor = 13, kOldestMajor = 12;
 
-/// Folders of the nvidia-cuda-nvrtc wheel inside virtual environments at or above the working directory, the
-/// executable, and the active environment.
+/// Folders of the nvidia-cuda-nvrtc wheel: beside the Python package that holds this code, and inside virtual environments,
+/// the active one and those at or above this library, the executable and the working directory.
 std::vector<fs::path> wheel_folders() {
-  std::vector<fs::path> environments;
+  const fs::path own = own_folder();
+  std::vector<fs::path> environments, sites;
+  if (!own.empty()) sites.push_back(own.parent_path());
   if (const std::string active = environment("VIRTUAL_ENV"); !active.empty())
     environments.emplace_back(active);
   std::error_code error;
-  for (fs::path folder : {fs::read_symlink("/proc/self/exe", error).parent_path(), fs::current_path(error)}) {
-    for (int level = 0; level < 3 && folder.has_relative_path(); ++level, folder = folder.parent_path()) {
+  for (fs::path folder :
+       {own, fs::read_symlink("/proc/self/exe", error).parent_path(), fs::current_path(error)}) {
+    for (int level = 0; level < 4 && folder.has_relative_path(); ++level, folder = folder.parent_path()) {
       environments.push_back(folder / ".venv");
     }
   }
-  std::vector<fs::path> folders;
   for (const fs::path& venv : environments) {
-    for (const auto& python : fs::directory_iterator(venv / "lib", error)) {
-      const fs::path nvidia = python.path() / "site-packages" / "nvidia";
-      for (const char* wheel : {"cu13/lib", "cuda_nvrtc/lib"}) {
-        if (fs::is_directory(nvidia / wheel, error)) folders.push_back(nvidia / wheel);
-      }
+    for (const auto& python : fs::directory_iterator(venv / "lib", error))
+      sites.push_back(python.path() / "site-packages");
+  }
+  std::vector<fs::path> folders;
+  for (const fs::path& site : sites) {
+    for (const char* wheel : {"nvidia/cu13/lib", "nvidia/cuda_nvrtc/lib"}) {
+      if (fs::is_directory(site / wheel, error)) folders.push_back(site / wheel);
     }
   }
   return folders;

@@ -34,8 +34,8 @@ struct NvrtcApi {
 };
 
 /// Files and sonames to try, in order: $KILN_NVRTC alone when set; else per CUDA major (the driver's first,
-/// else the newest) the loader's search, $CUDA_HOME, /usr/local/cuda, the nvidia-cuda-nvrtc wheel of a nearby
-/// .venv.
+/// else the newest) the loader's search, $CUDA_HOME, /usr/local/cuda, the nvidia-cuda-nvrtc wheel beside
+/// the Python package, of the active virtual environment or of a nearby .venv.
 std::vector<std::string> nvrtc_candidates(int driver_cuda_major);
 
 /// Opens the first candidate that works, its builtins library first. Throws Error (environment) naming all it

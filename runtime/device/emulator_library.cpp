@@ -1,7 +1,6 @@
 // See emulator_library.hpp.
 #include "runtime/device/emulator_library.hpp"
 
-#include <dlfcn.h>
 #include <fmt/format.h>
 
 #include <filesystem>
@@ -17,18 +16,6 @@ namespace kiln {
 namespace {
 
 constexpr const char* kFile = "libkiln_emulator.so";
-
-/// The folder of the library or program that holds this code; empty when the loader does not know.
-std::filesystem::path own_folder() {
-  Dl_info info{};
-  if (dladdr(reinterpret_cast<const void*>(&find_emulator), &info) == 0 || info.dli_fname == nullptr)
-    return {};
-  std::error_code ignored;
-  // A program's own name may be relative, or only its first argument.
-  const std::filesystem::path file = std::filesystem::canonical(info.dli_fname, ignored);
-  if (!file.empty()) return file.parent_path();
-  return std::filesystem::read_symlink("/proc/self/exe", ignored).parent_path();
-}
 
 /// Opens one file or name; false, with the reason in `library.problem`, when it cannot serve.
 bool open(const std::string& name, EmulatorLibrary& library) {

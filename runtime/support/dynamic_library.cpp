@@ -23,6 +23,16 @@ DynamicLibrary DynamicLibrary::open(const std::string& name, std::string* proble
   return library;
 }
 
+std::filesystem::path own_folder() {
+  Dl_info info{};
+  if (dladdr(reinterpret_cast<const void*>(&own_folder), &info) == 0 || info.dli_fname == nullptr) return {};
+  std::error_code ignored;
+  // A program's own name may be relative, or only its first argument.
+  const std::filesystem::path file = std::filesystem::canonical(info.dli_fname, ignored);
+  if (!file.empty()) return file.parent_path();
+  return std::filesystem::read_symlink("/proc/self/exe", ignored).parent_path();
+}
+
 void* DynamicLibrary::find(const char* symbol) const {
   return handle_ == nullptr ? nullptr : dlsym(handle_, symbol);
 }

@@ -2,6 +2,7 @@
 // disturbed.
 #pragma once
 
+#include <filesystem>
 #include <string>
 #include <utility>
 
@@ -35,6 +36,9 @@ class DynamicLibrary {
   // unloading.
   void* handle_ = nullptr;
 };
+
+/// The folder of the library or program that holds this code; empty when the loader does not know.
+std::filesystem::path own_folder();
 
 /// GNU build id of an ELF file as hex; empty when it has none or is no ELF file.
 std::string elf_build_id(const std::string& path);
