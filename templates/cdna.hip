@@ -120,6 +120,11 @@ DEVICE void buffer_store_8(i32x4 buffer, u32 offset, u32x2 data) {
                  "v"(offset), "s"(buffer), "i"(literal)                                                      \
                  : "memory", "scc")
 
+//@ section per_tile
+// `value` seems to depend on `counter`, which changes with every tile: the compiler computes it there, and does not keep
+// it in a register from tile to tile.
+#define PER_TILE(value, counter) __asm("" : "+v"(value) : "s"(counter))
+
 //@ section schedule_fence
 // Nothing is scheduled across: a strip's fragments stay near the products that use them.
 #define SCHEDULE_FENCE() __builtin_amdgcn_sched_barrier(0)

@@ -2,6 +2,7 @@
 #include "base/integers.hpp"
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 
 #include "generator/config/rope.hpp"
@@ -93,12 +94,17 @@ void fill_amd_decode_tiles(Config& c) {
   const bool alias = *c.v_from_k, gfx950 = c.target == Target::gfx950;
   const int mma_n = (*c.mma_shape)[1];
   fill(c.WM, (*c.mma_shape)[0]);
-  // Latent rows serve many heads: two row tiles of waves share them.
-  fill(c.BM, alias ? 2 * *c.WM : *c.WM);
+  const bool staged = *c.dma == "reg_staged";
+  // Latent rows serve many heads: two row tiles of waves share them. Four waves share the copies of wide rows by way of
+  // registers.
+  fill(c.BM, alias || (staged && widest(c) > 512) ? 2 * *c.WM : *c.WM);
   // Whole tiles of K and V side by side: streaming takes 512 columns, other wide rows do not stream.
   const bool whole =
       widest(c) > 256 && !alias && *c.full_kv && !is_fp8(c.dtype) && (c.depth != 512 || *c.ov_depth != 512);
-  const int keys = whole ? 32 : gfx950 ? (alias ? 64 : 128) : c.depth > 224 && !is_fp8(c.dtype) ? 32 : 64;
+  const bool uneven =
+      widest(c) > 128 && !std::has_single_bit(static_cast<unsigned>(widest(c)));  // no streaming
+  const int wide = alias || (staged && uneven && !is_fp8(c.dtype)) ? 64 : 128;
+  const int keys = whole ? 32 : gfx950 ? wide : c.depth > 224 && !is_fp8(c.dtype) ? 32 : 64;
   fill(c.BN, std::max({keys, *c.BK, c.WN.value_or(0)}));
   const int waves = decode_waves(c);
   const int share = *c.BN / waves;
@@ -116,7 +122,7 @@ void fill_amd_buffering(Config& c) {
   const bool of_both = alias || (prefill && !tight);
   fill(c.double_buffer, two && of_both && !c.double_buffer_k_only.value_or(false));
   fill(c.double_buffer_k_only, two && !of_both && !*c.double_buffer);
-  fill(c.shared_kv, alias || blocks || (!prefill && c.depth > 256) || (tight && c.depth > 256));
+  fill(c.shared_kv, alias || blocks || (!prefill && c.depth > 256));
 }
 
 /// Stages of LDS, and registers for the fragments of a few strips of K at a time.

@@ -43,6 +43,16 @@ TEST_CASE("streaming decode of rows that end within a strip of K") {
   check_compiled(strips("gfx942", "bf16", 80), false);
 }
 
+TEST_CASE("a swizzle that moves V's columns of one wave among those of another") {
+  if (!toolchain()) return;
+  const std::vector<LadderCase> cases{{1, 140}, {2, 33}};
+  check_ladder(strips("gfx950", "fp8_e4m3", 256, R"(, "swizzle_v": "128B")"), cases, true);
+  check_ladder(strips("gfx90a", "bf16", 128, R"(, "swizzle": "128B")"), cases, true);
+  check_ladder(strips("gfx942", "fp16", 256,
+                      R"(, "swizzle_v": {"bits": 4, "base": 0, "shift": 5, "domain": "vector"})"),
+               cases);
+}
+
 TEST_CASE("a wave of many keys whose rows are looked up has the registers for them, or is refused") {
   const char* pages = R"(, "operand": {"kind": "paged", "page_size": 33}, "WN": )";
   for (const auto& [target, type] : {std::pair{"gfx950", "fp8_e4m3"}, std::pair{"gfx942", "fp8_e4m3fnuz"}})

@@ -57,6 +57,17 @@ TEST_CASE("512 columns: blocks through a ring on 64 KiB of LDS, whole rows on 16
   }
 }
 
+TEST_CASE("few waves copy wide rows with offsets of their own for every tile") {
+  if (!toolchain()) return;
+  const std::string one = config_text("gfx942", "bf16", 320, R"("num_threads": 64)");
+  check_kernel(one, {{20, 140}}, false, 1, 1);
+  check_compiled(one, false);
+  check_compiled(config_text("gfx90a", "bf16", 512, R"("num_threads": 128, "mask": "causal")"), false);
+  check_compiled(config_text("gfx942", "bf16", 128, R"("num_threads": 448)"), false);
+  const char* pages = R"("num_threads": 64, "operand": {"kind": "paged", "page_size": 64})";
+  check_ladder(config_text("gfx942", "fp8_e4m3fnuz", 448, pages), {{9, 140}});
+}
+
 TEST_CASE("MLA: V is the first 512 of K's 576 columns") {
   if (!toolchain()) return;
   for (const std::string& target : kTargets) {

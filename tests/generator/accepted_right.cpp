@@ -155,6 +155,31 @@ TEST_CASE("AMD decode takes every multiple of 16 columns") {
   }
 }
 
+TEST_CASE("rows of streaming decode that end within a strip plan to themselves") {
+  for (const int depth : {80, 112, 264}) {
+    const Plan plan =
+        plan_of(config_of("gfx942", "decode", "bf16", depth, R"("schedule": "cdna_decode_streaming")"));
+    CHECK(generate(make_plan(plan.resolved())).text == generate(plan).text);
+  }
+  CHECK(refuses(config_of("gfx942", "decode", "bf16", 257, R"("schedule": "cdna_decode_streaming")"),
+                "takes rows of whole 16 bytes (nearest legal: 264)"));
+}
+
+TEST_CASE("what a drawn config was accepted for is refused, or the kernel's") {
+  CHECK(refuses(config_of("sm_90a", "decode", "bf16", 64, R"("rope_depth": 64)"),
+                "rope_depth (64) leaves none of the 64 columns"));
+  const std::string rope =
+      R"("ov_depth": 128, "rope_depth": 64, "rope": {"layout": "separate"}, "head_dim_offset": 64)";
+  for (const char* operation : {"prefill", "decode"})
+    CHECK(refuses(config_of("gfx942", operation, "bf16", 192, rope), "/head_dim_offset = 64"));
+  CHECK(refuses(config_of("gfx90a", "prefill", "bf16", 512, R"("reg_chunk_depth": 320)"),
+                "(nearest legal: 64)"));
+  // Whole tiles of K and V have stages of their own, whatever their depth.
+  const Plan whole = plan_of(config_of("gfx90a", "prefill", "bf16", 448, R"("full_kv": true)"));
+  CHECK_FALSE(*whole.resolved().shared_kv);
+  CHECK(generate(make_plan(whole.resolved())).text == generate(whole).text);
+}
+
 TEST_CASE("scales are f32 on every target") {
   for (const char* target : {"sm_80", "sm_90a", "gfx90a", "gfx942", "gfx950"}) {
     for (const char* type : {"bf16", "fp16"}) {

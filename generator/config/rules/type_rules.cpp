@@ -53,6 +53,9 @@ std::string kv_pair(const Config& c) {
 }
 
 std::string v28(const Config& c) {
+  if (c.rope_depth.value_or(0) >= c.depth)
+    return fmt::format("rope_depth ({}) leaves none of the {} columns of a row for the others", *c.rope_depth,
+                       c.depth);
   if (!c.rope_depth || !c.nope_depth || *c.rope_depth + *c.nope_depth == c.depth) return "";
   return fmt::format("rope_depth ({}) + nope_depth ({}) must be depth ({})", *c.rope_depth, *c.nope_depth,
                      c.depth);

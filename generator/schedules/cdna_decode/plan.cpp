@@ -33,8 +33,10 @@ bool check_streaming_meaning(const Config& c, const Config& m, Violations& out) 
   check.takes(!widens || !c.dma || *m.dma == "reg_staged", "/dma", "widens bytes in registers", "reg_staged");
   check.takes(c.full_kv.value_or(true), "/full_kv", "has no stages", "leave it out");
   check.takes(!c.bk_smem || *c.bk_smem == *m.BK, "/bk_smem", "keeps strips of BK", std::to_string(*m.BK));
-  check.takes(!c.smem_depth || *c.smem_depth == c.depth, "/smem_depth", "keeps strips only",
-              std::to_string(c.depth));
+  const int strips = align_up(c.depth, *m.bk_smem), piece = 16 / static_cast<int>(size_of(*m.kv_dtype));
+  check.takes(*m.smem_depth == strips, "/smem_depth", "keeps strips only", std::to_string(strips));
+  check.takes(c.depth % piece == 0, "/depth", "takes rows of whole 16 bytes",
+              std::to_string(align_up(c.depth, piece)));
   check.takes(c.num_smem_stages.value_or(1) == 1, "/num_smem_stages", "has one strip in LDS", "1");
   check.takes(!c.double_buffer.value_or(false), "/double_buffer", "has one strip in LDS", "false");
   check.takes(!c.double_buffer_k_only.value_or(false), "/double_buffer_k_only", "has one strip in LDS",
@@ -189,7 +191,9 @@ std::optional<LdsSwizzle> swizzle_of_v(const DecodePlan& p, const Config& user, 
   if (!c.swizzle_v) {
     const layout::Swizzle s =
         p.v_block ? block_swizzle(p.mfma, row_vectors) : v_swizzle(p.mfma, row_vectors, p.wave_columns);
-    c.swizzle_v = c.swizzle ? *c.swizzle : SwizzleKey(XorSwizzle{s.bits, s.base, s.shift, false});
+    c.swizzle_v = c.swizzle         ? *c.swizzle
+                  : s.is_identity() ? SwizzleKey(SwizzleMode::none)
+                                    : SwizzleKey(XorSwizzle{s.bits, s.base, s.shift, false});
   }
   return wave_swizzle(user, *c.swizzle_v, "/swizzle_v", p.BK * row_vectors, out);
 }

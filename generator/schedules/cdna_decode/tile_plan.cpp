@@ -236,22 +236,33 @@ int lasting_registers(const DecodePlan& p) {
 /// Registers of a lane beside those that live through the loop, as compiled kernels show (clang 22): fragments of one
 /// step, addresses, the softmax. They want 90 to 110 and spill nothing with the least; of a ring up to the most.
 constexpr int kLeastLoopRegisters = 80, kMostLoopRegisters = 112;
+constexpr int kFragmentLoopRegisters = 72;  ///< beside the fragments of whole rows of K
+constexpr int kFewRegisters = 128;  ///< of sixteen waves a compute unit, of which the loop takes nearly all
 
-/// A ring leaves LDS for two blocks a compute unit, where registers do.
+/// What the loop takes at least: fragments of one step, or where the compiler asks for all of a row at once, all.
+int least_loop_registers(const DecodePlan& p) {
+  const KVMmaOp& op = p.k_op();
+  const int row = op.steps() * op.registers_per_step() * p.k_tile->num_k_tiles();
+  const int least = p.max_registers <= kFewRegisters ? kMostLoopRegisters + 4 : kLeastLoopRegisters;
+  return std::max(least, row + kFragmentLoopRegisters);
+}
+
+/// Two blocks a compute unit where registers hold them, as LDS does.
 void settle_residency(DecodePlan& p) {
-  if (!p.blocks || p.ctas_per_cu == 1 || lasting_registers(p) + kMostLoopRegisters <= p.max_registers) return;
+  const int loop = p.blocks ? kMostLoopRegisters : least_loop_registers(p);
+  if (p.ctas_per_cu == 1 || lasting_registers(p) + loop <= p.max_registers) return;
   p.ctas_per_cu = 1;
   p.max_registers = std::min(target_info(p.mfma.target).max_registers, 512 / ((p.num_warps + 3) / 4));
 }
 
 /// What lives through the loop, and the least around it.
 bool check_registers(const DecodePlan& p, const Config& user, Violations& out) {
-  const int lasting = lasting_registers(p);
-  if (lasting + kLeastLoopRegisters <= p.max_registers) return true;
+  const int lasting = lasting_registers(p), loop = least_loop_registers(p);
+  if (lasting + loop <= p.max_registers) return true;
   break_rule(
       user, "V32", {"/num_threads", "/BM", "/BN", "/depth", "/ov_depth"},
       fmt::format("Q, O and S take {} registers of a lane and the loop about {} more; {} waves leave {}",
-                  lasting, kLeastLoopRegisters, p.num_warps, p.max_registers),
+                  lasting, loop, p.num_warps, p.max_registers),
       "", out);
   return false;
 }

@@ -107,6 +107,8 @@ void MeaningCheck::takes_rope_tensor_of_strips() const {
         "has them in Q's 16-bit type", type);
   takes(*filled_.kv_dtype == user_.dtype, "/kv_dtype",
         "takes kv_dtype equal to dtype beside a tensor of them", type);
+  takes(*filled_.head_dim_offset == 0, "/head_dim_offset",
+        "reads rows beside a tensor of rotary columns from their start", "0");
   const int strip = std::max(1, *filled_.BK);
   for (const auto& [pointer, columns] :
        {std::pair{"/rope_depth", *filled_.rope_depth}, std::pair{"/nope_depth", *filled_.nope_depth}})
@@ -116,6 +118,8 @@ void MeaningCheck::takes_rope_tensor_of_strips() const {
 }
 
 void MeaningCheck::takes_ring_of_strips() const {
+  takes(!user_.reg_chunk_depth || *user_.reg_chunk_depth == *filled_.BK, "/reg_chunk_depth",
+        "holds fragments of one strip of a block at a time", std::to_string(*filled_.BK));
   const bool staged = *filled_.dma == "reg_staged";
   takes(*filled_.num_smem_stages >= 2 && *filled_.num_smem_stages <= (staged ? 2 : 4), "/num_smem_stages",
         staged ? "sends blocks by way of registers through a ring of 2 stages"

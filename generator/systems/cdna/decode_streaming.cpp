@@ -31,6 +31,8 @@ KVBuffer::Shape strip_of(const DecodeStreamingKVBuffer::Shape& s, const DecodeSt
   strip.strips = s.transpose ? c.num_strips : 1;
   strip.last_columns = s.transpose ? s.depth % s.BK : 0;
   strip.read_columns = s.transpose ? 0 : s.depth / c.num_warps_n;
+  // Flat rows of V: a swizzle may move columns of one wave among those of another.
+  if (!s.transpose && strip.bk_smem == strip.depth) strip.read_waves = c.num_warps_n;
   strip.row_columns = s.row_columns;
   strip.page_size = s.page_size;
   strip.reg_staged = s.reg_staged, strip.widens = s.widens;

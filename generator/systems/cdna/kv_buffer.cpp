@@ -91,6 +91,7 @@ void KVBuffer::use(Prelude& prelude) const {
   if (copy_) return copy_->use(prelude);
   prelude.use(shape_.page_size > 0 ? "page_resource" : "buffer_resource");
   prelude.use(shape_.dma_bytes == 16 ? "buffer_to_lds_16" : "buffer_to_lds_4");
+  if (shape_.fresh_offsets) prelude.use("per_tile");
 }
 
 /// Bits that the swizzled unit index of a lane, with its worker part, can have.
@@ -235,6 +236,8 @@ void KVBuffer::emit_copies(Writer& w, int stage, int strip, int t, int first_cop
     if (fresh)
       w.line("u32 from_{0}_{1} = {2}_from_{1} + {2}_tile_{0}{3};", t, c.low, n,
              strip == 0 ? "" : fmt::format(" + {}", strip * shape_.depth * stage_.element_bytes));
+    if (fresh && shape_.fresh_offsets)
+      w.line("PER_TILE(from_{}_{}, {}_{});", t, c.low, n, shape_.page_size > 0 ? "row" : "rows");
     const Copy& place = at->second;
     if (c.row != place.row) w.line("from_{}_{} += {} * {}_row_bytes;", t, c.low, c.row - place.row, n);
     if (c.unit != place.unit)

@@ -65,6 +65,8 @@ class KVBuffer {
     DType stored = DType::fp8_e4m3;  ///< of what is widened
     int scale_columns = 0;           ///< RegStagedCopy::Shape::scale_columns
     bool v_in_rows = false;          ///< K whose stage V is read from, too
+    /// Offsets of copies are computed anew for every tile. Else the compiler keeps all of them in registers.
+    bool fresh_offsets = false;
     /// A buffer that only reads: the stage that another one fills (V in K's columns, 2.7).
     std::optional<LdsTile> reads{};
     /// KVMmaOp::Shape::tensor
