@@ -1,6 +1,7 @@
 #include "generator/layout/wgmma.hpp"
 
 #include "generator/layout/mma_sync.hpp"
+#include "generator/layout/tma.hpp"
 
 namespace kiln::layout {
 namespace {
@@ -62,25 +63,26 @@ SmemDescriptor SmemDescriptor::decode(std::uint64_t bits) {
   return {field(0), field(16), field(32), static_cast<int>((bits >> 49) & 7), kModes[bits >> 62]};
 }
 
-SmemDescriptor k_major_descriptor(SwizzleMode mode, std::uint32_t address, int rows) {
+SmemDescriptor k_major_descriptor(SwizzleMode mode, std::uint32_t address, int rows, int fold) {
   if (mode == SwizzleMode::none) return {address, static_cast<std::uint32_t>(16 * rows), 128, 0, mode};
-  return {address, 16, static_cast<std::uint32_t>(pattern_bytes(mode)), 0, mode};
+  return {address, 16, static_cast<std::uint32_t>(fold * pattern_bytes(mode)), 0, mode};
 }
 
-int k_major_step_bytes(SwizzleMode mode, int step, int rows) {
+int k_major_step_bytes(SwizzleMode mode, int step, int rows, int fold) {
   if (mode == SwizzleMode::none) return step * 2 * 16 * rows;  // two core matrices along k
   const int steps_per_span = span_bytes(mode) / 32;
-  return step % steps_per_span * 32 + step / steps_per_span * rows * span_bytes(mode);
+  return step % steps_per_span * 32 + panel_byte(step / steps_per_span, rows, span_bytes(mode), fold);
 }
 
-std::optional<SmemDescriptor> mn_major_descriptor(SwizzleMode mode, std::uint32_t address, int k_rows) {
+std::optional<SmemDescriptor> mn_major_descriptor(SwizzleMode mode, std::uint32_t address, int k_rows,
+                                                  int fold) {
   if (mode == SwizzleMode::none) return std::nullopt;
-  return SmemDescriptor{address, static_cast<std::uint32_t>(k_rows * span_bytes(mode)),
-                        static_cast<std::uint32_t>(pattern_bytes(mode)), 0, mode};
+  return SmemDescriptor{address, static_cast<std::uint32_t>(panel_byte(1, k_rows, span_bytes(mode), fold)),
+                        static_cast<std::uint32_t>(fold * pattern_bytes(mode)), 0, mode};
 }
 
-int mn_major_step_bytes(SwizzleMode mode, int step) {
-  return step * 16 * span_bytes(mode);
+int mn_major_step_bytes(SwizzleMode mode, int step, int fold) {
+  return step * 16 * span_bytes(mode) * fold;
 }
 
 std::uint32_t k_major_address(const SmemDescriptor& d, int mn, int k, int element_bytes) {

@@ -40,15 +40,17 @@ struct SmemDescriptor {
 /// K-major operand: `rows` (M or N) rows of k-contiguous elements, cut into panels of one swizzle span.
 ///   128B / 64B / 32B: row pitch = span, 8-row groups SBO = 8*span apart, panel p at p*rows*span
 ///   none:             core matrices of 8 rows x 16 B; SBO = 128 between row groups, LBO = 16*rows along k
-SmemDescriptor k_major_descriptor(SwizzleMode mode, std::uint32_t address, int rows);
+/// `fold` panels (tma.hpp): 8-row groups `fold` times as far apart, the panels of a fold between them.
+SmemDescriptor k_major_descriptor(SwizzleMode mode, std::uint32_t address, int rows, int fold = 1);
 /// Byte offset of k-step `step` (32 bytes of k each) from the start of the tile.
-int k_major_step_bytes(SwizzleMode mode, int step, int rows);
+int k_major_step_bytes(SwizzleMode mode, int step, int rows, int fold = 1);
 
 /// MN-major operand (V as B of PV), 2-byte elements: `k_rows` rows of n-contiguous elements, the same memory
 /// image as a K-major tile of V. Nothing for SwizzleMode::none, which kiln does not use.
-std::optional<SmemDescriptor> mn_major_descriptor(SwizzleMode mode, std::uint32_t address, int k_rows);
+std::optional<SmemDescriptor> mn_major_descriptor(SwizzleMode mode, std::uint32_t address, int k_rows,
+                                                  int fold = 1);
 /// Byte offset of k16-step `step`.
-int mn_major_step_bytes(SwizzleMode mode, int step);
+int mn_major_step_bytes(SwizzleMode mode, int step, int fold = 1);
 
 /// What the hardware computes: the byte address of element (mn, k) of one instruction's operand.
 std::uint32_t k_major_address(const SmemDescriptor& descriptor, int mn, int k, int element_bytes);

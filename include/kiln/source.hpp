@@ -15,11 +15,11 @@
 
 namespace kiln {
 
-/// One dimension of a tensor map, fastest first. `axis` is "depth", "panel", "seq", "head", "batch" or
-/// "page"; with "panel" the columns are cut into panels of as many as the first box has, side by side; the
-/// "seq" of a ragged operand runs over all rows of all sequences, that of a paged one over the rows of a
-/// page. An axis that the tensor has not ("batch" of a ragged or paged one, "page" of the others) has
-/// extent 1. Extents and strides come from the tensor at launch.
+/// One dimension of a tensor map, fastest first. `axis`: "depth", "panel" (the columns cut into panels of as many as
+/// the first box has), "seq", "head", "batch" or "page"; "row" and "eight": rows of a paged operand in eights, over
+/// all pages and what lies between them. The "seq" of a ragged operand runs over all rows of all sequences, that of a
+/// paged one over the rows of a page. An axis that the tensor has not ("batch" of a ragged or paged one, "page" of the
+/// others) has extent 1. Extents and strides come from the tensor at launch.
 struct TensorMapDim {
   std::string axis;
   int box = 1;  ///< elements along this dimension moved by one copy, 1..256
@@ -47,7 +47,7 @@ struct TensorMapSpec {
 ///               num_tiles total_q total_k
 ///               team_heads: blocks of a stream_k grid that stand side by side on different KV heads; a
 ///               divisor of heads_kv that wastes few blocks of the grid
-///               page_table_stride: entries from row to row; num_pages, page_size
+///               page_table_stride: entries from row to row; num_pages, page_size; {k,v}_page_eights: rows / 8
 ///               key_capacity: keys that a row of the table names
 ///               mask_stride_batch mask_stride_head mask_words: words from one batch, head, row of mask_bits
 ///               to the next; 0 where all share one

@@ -92,6 +92,8 @@ constexpr Role<std::int64_t> kIntegers[] = {
     {"page_table_stride", [](const Problem& p) { return p.page_table_stride; }},
     {"num_pages", [](const Problem& p) { return p.num_pages; }},
     {"page_size", [](const Problem& p) { return p.page_size; }},
+    {"k_page_eights", [](const Problem& p) { return p.k_page_eights; }},
+    {"v_page_eights", [](const Problem& p) { return p.v_page_eights; }},
     {"mask_stride_batch", [](const Problem& p) { return p.mask_stride_batch; }},
     {"mask_stride_head", [](const Problem& p) { return p.mask_stride_head; }},
     {"mask_words", [](const Problem& p) { return p.mask_words; }},
@@ -117,8 +119,13 @@ const R* find(const R (&table)[N], std::string_view name) {
   return nullptr;
 }
 
+/// Rows whole, or cut into eights.
+bool is_row_axis(std::string_view axis) {
+  return axis == "seq" || axis == "row" || axis == "eight";
+}
+
 bool is_axis(std::string_view axis) {
-  return axis == "depth" || axis == "panel" || axis == "head" || axis == "seq" || axis == "batch" ||
+  return axis == "depth" || axis == "panel" || axis == "head" || is_row_axis(axis) || axis == "batch" ||
          axis == "page";
 }
 
@@ -136,7 +143,7 @@ int axis_index(std::string_view axis, std::string_view tensor, OperandKind kind)
   const bool ragged = query ? operand_form(kind).ragged_q : operand_form(kind).ragged_k();
   if (axis == "depth") return ragged ? 2 : 3;
   if (axis == "head") return ragged ? 1 : 2;
-  if (axis == "seq") return ragged ? 0 : 1;
+  if (is_row_axis(axis)) return ragged ? 0 : 1;
   if (axis == "batch") return ragged || pages ? -1 : 0;
   if (axis == "page") return pages ? 0 : -1;
   return -1;
@@ -183,6 +190,18 @@ void fold_columns(const TensorMapSpec& spec, TensorMapRequest& request) {
   }
 }
 
+/// Eights of rows run over all pages, whose distance is a whole number of them.
+void fold_rows(const TensorMapSpec& spec, const Problem& problem, std::int64_t page_eights,
+               TensorMapRequest& request) {
+  for (std::size_t i = 1; i < spec.dims.size(); ++i) {
+    if (spec.dims[i].axis == "row") request.extents[i] = 8;
+    if (spec.dims[i].axis != "eight") continue;
+    request.extents[i] =
+        static_cast<std::uint64_t>((problem.num_pages - 1) * page_eights + problem.page_size / 8);
+    request.strides[i - 1] *= 8;
+  }
+}
+
 void add_map(const Manifest& manifest, const KernelParam& param, const AttentionArgs& args,
              const Problem& problem, PackedParams& out) {
   const TensorMapSpec& spec = param.map;
@@ -212,6 +231,7 @@ void add_map(const Manifest& manifest, const KernelParam& param, const Attention
                                                                   : manifest.ov_depth);
   }
   fold_columns(spec, request);
+  fold_rows(spec, problem, role == "v" ? problem.v_page_eights : problem.k_page_eights, request);
   const bool empty = std::find(tensor.shape.begin(), tensor.shape.end(), 0) != tensor.shape.end();
   if (empty) {
     // A block asks for one tile even of no keys, so that O gets written, and uses nothing of what comes. The

@@ -23,7 +23,8 @@ struct Problem {
   OperandKind kind = OperandKind::contiguous;
   bool ragged = false;  ///< Q, O and LSE have the ragged form
   std::int64_t num_pages = 0, page_size = 0, page_table_stride = 0;
-  std::int64_t key_capacity = 0;  ///< keys that a sequence's pages (and mask bits) hold
+  std::int64_t k_page_eights = 0, v_page_eights = 0;  ///< of kernels that ask, from a page to the next
+  std::int64_t key_capacity = 0;                      ///< keys that a sequence's pages (and mask bits) hold
   std::int64_t mask_stride_batch = 0, mask_stride_head = 0, mask_words = 0;
   std::int64_t window_left = 0, window_right = 0, window_chunk = 0;  ///< sides that the launch gives
   std::int64_t rotary_half = 0,

@@ -76,10 +76,30 @@ std::vector<std::int64_t> scale_shape(const Quantization& q, const Tensor& opera
   return shape;
 }
 
+/// Kernels that copy eights of rows reach a page by a number of them: from page to page, of `tensor`.
+std::int64_t page_eights(Checker& check, const char* name, const Tensor& tensor) {
+  const std::int64_t pages = tensor.shape[0], rows = tensor.shape[1];
+  if (pages <= 1) return rows / 8;
+  const std::int64_t page = tensor.strides[0], row = tensor.strides[1];
+  const bool whole = row > 0 && page > 0 && page % (8 * row) == 0;
+  check.require(
+      whole,
+      "{} has pages {} elements apart and rows {} apart; a kernel with tma_fold chunk_inner needs pages a "
+      "multiple of 8 rows apart{}",
+      name, page, row,
+      row > 0 && page > 0 ? fmt::format(": {}", (page + 8 * row - 1) / (8 * row) * (8 * row)) : "");
+  const std::int64_t eights = whole ? page / (8 * row) : rows / 8;
+  check.require(eights <= kMaxInt / pages, "{} has {} pages {} rows apart, more rows than a kernel can name",
+                name, pages, 8 * eights);
+  return eights;
+}
+
 }  // namespace
 
 void check_pages(Checker& check, const Manifest& manifest, const AttentionArgs& args, Problem& problem) {
   if (problem.has_pages()) {
+    if (manifest.takes("k_page_eights")) problem.k_page_eights = page_eights(check, "k", args.k);
+    if (manifest.takes("v_page_eights")) problem.v_page_eights = page_eights(check, "v", args.v);
     problem.num_pages = args.k.shape[0];
     problem.page_size = args.k.shape[1];
     check.require(manifest.page_size == 0 || problem.page_size == manifest.page_size,

@@ -62,6 +62,43 @@ TEST_CASE("K-major descriptors read the panels that TMA wrote, every k-step, 2-b
         32 + 64 * 128);  // (j&3)*2 + (j>>2)*rows*8 in 16-byte units
 }
 
+TEST_CASE("descriptors of folded tiles read what boxes of several panels wrote, by eights of rows") {
+  constexpr int kRows = 48, kPanels = 4, kSpan = 128, kColumns = kPanels * kSpan / 2;
+  constexpr auto kMode = SwizzleMode::b128;
+  for (int fold : {2, 4}) {
+    CAPTURE(fold);
+    // As the copy engine does it: columns, row of eight, panel, eight of rows; then the next panels.
+    std::vector<int> bytes(kRows * kColumns);
+    int at = 0;
+    for (int first = 0; first < kPanels; first += fold)
+      for (int eight = 0; eight < kRows / 8; ++eight)
+        for (int panel = first; panel < first + fold; ++panel)
+          for (int row = 0; row < 8; ++row)
+            for (int column = 0; column < kSpan / 2; ++column, at += 2)
+              bytes[static_cast<std::size_t>((8 * eight + row) * kColumns + panel * kSpan / 2 + column)] =
+                  static_cast<int>(byte_swizzle(kMode)(static_cast<std::uint32_t>(at)));
+    const auto image = [&](int row, int column) {
+      return static_cast<std::uint32_t>(bytes[static_cast<std::size_t>(row * kColumns + column)]);
+    };
+    for (int row = 0; row < kRows; ++row)
+      for (int column = 0; column < kColumns; ++column)
+        REQUIRE(panel_tile_byte(row, column, kRows, 2, kSpan, byte_swizzle(kMode), fold) ==
+                image(row, column));
+    for (int step = 0; step < kColumns / 16; ++step) {
+      const auto d = k_major_descriptor(
+          kMode, static_cast<std::uint32_t>(k_major_step_bytes(kMode, step, kRows, fold)), kRows, fold);
+      for (int row = 0; row < kRows; ++row)
+        for (int k = 0; k < 16; ++k) REQUIRE(k_major_address(d, row, k, 2) == image(row, 16 * step + k));
+    }
+    for (int step = 0; step < kRows / 16; ++step) {
+      const auto d = *mn_major_descriptor(
+          kMode, static_cast<std::uint32_t>(mn_major_step_bytes(kMode, step, fold)), kRows, fold);
+      for (int n = 0; n < fold * kSpan / 2; ++n)
+        for (int k = 0; k < 16; ++k) REQUIRE(mn_major_address(d, n, k, 2) == image(16 * step + k, n));
+    }
+  }
+}
+
 TEST_CASE("unswizzled K-major descriptors cover a dense core-matrix tile once") {
   const int rows = 64, steps = 4;
   std::vector<int> bytes;

@@ -192,6 +192,30 @@ TEST_CASE("a continuous problem takes its page from the tensor") {
   CHECK(has(refusal(m, args, [](auto& a) { a.max_seqlen_k = 334; }), "holds 0 to 333"));
 }
 
+TEST_CASE("eights of rows from page to page, of kernels that ask for them") {
+  Manifest m = manifest_of(OperandKind::paged);
+  CHECK(make_problem(m, paged()).k_page_eights == 0);
+  m.params.push_back({Kind::i32, "k_page_eights", {}}), m.params.push_back({Kind::i32, "v_page_eights", {}});
+  AttentionArgs args = paged();
+  CHECK(make_problem(m, args).k_page_eights == 2);
+  args.v.strides = {6 * 16 * 2 * 64, 128, 64, 1};  // K, V and three layers in turn
+  CHECK(make_problem(m, args).v_page_eights == 12);
+  args.v.strides = {2048, 64, 16 * 64, 1};  // heads before rows
+  CHECK(make_problem(m, args).v_page_eights == 4);
+  const auto bad = [&](const auto& change) { return refusal(m, paged(), change); };
+  CHECK(has(
+      bad([](auto& a) { a.k.strides[0] = 20 * 256; }),
+      "k has pages 5120 elements apart and rows 256 apart; a kernel with tma_fold chunk_inner needs pages a "
+      "multiple of 8 rows apart: 6144"));
+  CHECK(has(bad([](auto& a) { a.v.strides[1] = 0; }), "v has pages 2048 elements apart and rows 0 apart"));
+  CHECK(has(bad([](auto& a) { a.k.strides[0] = std::int64_t{256} << 28; }),
+            "k has 100 pages 268435456 rows apart, more rows than a kernel can name"));
+  CHECK(bad([](auto& a) {
+          a.k.shape[0] = a.v.shape[0] = 1;
+          a.k.strides[0] = 1;
+        }).empty());
+}
+
 TEST_CASE("every broken rule of pages has its line") {
   const Manifest m = manifest_of(OperandKind::paged);
   const auto bad = [&](const auto& change) { return refusal(m, paged(), change); };

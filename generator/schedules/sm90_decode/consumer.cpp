@@ -111,12 +111,7 @@ void Consumer::emit_zero_tail(Writer& w) const {
   w.open("if (v_rows < {})", p_.BN);
   scales_.emit_wait_v(w);
   emit_before_zeros(w);
-  const int row_chunks = p_.v_span / 16;
-  w.open("for (int i = v_rows * {} + threadIdx.x; i < {}; i += {})", row_chunks, p_.BN * row_chunks,
-         p_.consumer_threads());
-  for (int panel = 0; panel < p_.v_panels; ++panel)
-    w.line("zero_16_bytes({} + {} + i * 16);", p_.v->slot(), panel * p_.BN * p_.v_span);
-  w.close();
+  p_.v->emit_zero_rows(w, "threadIdx.x", p_.consumer_threads());
   // wgmma reads the slot, and the next copy writes it. Where P comes next its fence serves both.
   emit_after_zeros(w);
   w.close();

@@ -248,7 +248,7 @@ class TwoWarpgroups : public RowsOnM {
   std::string writer() const override { return "half == 0 && (lane & 3) == 0 && "; }
   std::string first_column() const override { return fmt::format("half * {} + ", p_.ov_columns()); }
   std::string v_columns() const override {
-    return fmt::format(" + half * {}", p_.ov_columns() / 64 * p_.BN * 128 >> 4);
+    return fmt::format(" + half * {}", p_.v->panel_step(p_.ov_columns() / 64));
   }
   std::string staged_columns() const override {
     return fmt::format("half * {} + ", p_.ov_columns() / 64 * p_.BM * 128);

@@ -27,7 +27,7 @@ std::vector<KernelParam> kernel_params(const DecodePlan& p) {
   if (!p.separate && !p.stream->by_rows())
     add(Kind::pointer, "workspace"), add(Kind::pointer, "item_counters");
   if (p.stages_at_launch()) add(Kind::i32, "num_kv_stages");
-  for (auto& param : p.operand->params()) params.push_back(std::move(param));
+  for (auto& param : p.operand->params(p.k_fold, p.v_fold)) params.push_back(std::move(param));
   add_problem_params(params, *p.stream);
   const bool ragged = p.stream->ragged_q();
   p.results.add_total(params, ragged);

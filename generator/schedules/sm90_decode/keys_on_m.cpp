@@ -166,7 +166,7 @@ void KeysOnM::emit_chunk(Writer& w, int qk) const {
   for (int i = 0; i < p_.key_blocks(); ++i) {
     for (int step = p_.qk_step(qk); step < p_.qk_step(qk + 1); ++step) {
       w.line("{}(s_acc_{}, descriptor(k_low + {}, {}), descriptor(q_desc + {}, {}));", p_.qk->name(step == 0),
-             i, (64 * p_.k_span * i >> 4) + p_.k->step(step), p_.k->descriptor_high(),
+             i, p_.k->row_step(64 * i) + p_.k->step(step), p_.k->descriptor_high(),
              k_major_step(p_.q_tile(), step), p_.q_high());
     }
   }
@@ -208,8 +208,8 @@ void KeysOnM::emit_pv(Writer& w) const {
   for (int j = 0; j < p_.out_blocks(); ++j) {
     for (int step = 0; step < p_.BN / 16; ++step) {
       w.line("{}(o_acc_{}, descriptor(v_low + {}, {}), descriptor(p_desc + {}, {}));", p_.pv->name(false), j,
-             (p_.BN * 128 * j >> 4) + p_.v->step(step), p_.v->descriptor_high(),
-             k_major_step(p_.p_tile(), step), p_.p_high());
+             p_.v->panel_step(j) + p_.v->step(step), p_.v->descriptor_high(), k_major_step(p_.p_tile(), step),
+             p_.p_high());
     }
   }
   w.line("wgmma_commit();");

@@ -136,6 +136,21 @@ void choose_rings(DecodePlan& p, Config& c, const Refusals& refuse) {
   c.num_qk_stages = p.num_qk_stages;
 }
 
+/// Panels of one tensor copy. Threads that read a tile know it by panels one after the other.
+void set_folds(DecodePlan& p, Config& c, const Refusals& refuse) {
+  const bool inner = c.tma_fold == "chunk_inner";
+  if (inner) p.operand->set_chunk_inner();
+  if (!inner || (!p.k_in_registers() && !p.v_in_k))
+    p.k_fold = p.operand->fold(c, p.kv_bytes, p.k_span, *c.BK, p.k_depth);
+  if (!p.v_in_k && (!inner || !p.narrow))
+    p.v_fold = p.operand->fold(c, p.kv_bytes, p.v_span, p.padded_ov(), p.ov_depth);
+  resolve_fold(c, p.k_fold, p.v_fold,
+               p.v_in_k             ? "V lies in K's stages, some panels of a row, which are side by side"
+               : p.k_in_registers() ? "threads widen the 8-bit rows, and read them panel by panel"
+                                    : nullptr,
+               refuse);
+}
+
 /// Keys with one legal value each, once rows and keys are known.
 void fill_layout(DecodePlan& p, Config& c, const Refusals& refuse) {
   const SwizzleMode swizzle = p.k_span == 128 ? SwizzleMode::b128 : SwizzleMode::b64;
@@ -160,9 +175,7 @@ void fill_layout(DecodePlan& p, Config& c, const Refusals& refuse) {
   fill_threads(p, c, refuse);
   p.config = c;  // what the sizes below ask about
   p.operand.emplace(c.operand->kind, c.operand->page_size.value_or(0), p.BN);
-  p.k_fold = p.operand->fold(c, p.kv_bytes, p.k_span, bk, p.k_depth);
-  if (!p.v_in_k) p.v_fold = p.operand->fold(c, p.kv_bytes, p.v_span, p.padded_ov(), p.ov_depth);
-  resolve_fold(c, p.k_fold, p.v_fold, refuse);
+  set_folds(p, c, refuse);
 }
 
 /// Bytes of shared memory, but for the rings.
@@ -274,6 +287,7 @@ void set_rings(DecodePlan& p) {
                                p.kv_bytes, warps};
   TMAConsumerPipeline::Shape v{false, p.BN, p.padded_ov(), p.num_kv_stages, 1, p.v_span, p.kv_bytes, warps};
   k.rope_bytes = 128 * p.rope_panels();
+  k.fold = p.operand->inner(p.k_fold), v.fold = p.operand->inner(p.v_fold);
   k.stages_at_launch = v.stages_at_launch = p.stages_at_launch();
   k.shared_ring = v.shared_ring = p.shared_ring;
   if (p.shared_ring)

@@ -21,20 +21,20 @@ void emit_load_chunk(Writer& w, const DecodePlan& p, const TMAConsumerPipeline& 
     const std::string condition = operand.issues(round);
     if (!condition.empty()) w.open("if ({})", condition);
     // A panel of the tile, `offset` bytes from the slot's start: columns of `map` from `column` on.
-    const auto load = [&](const std::string& map, int offset, int span, const std::string& coordinates) {
-      const int piece_bytes = operand.eff_page() * span;
+    const auto load = [&](const std::string& map, int offset, int row_bytes, const std::string& coordinates) {
+      const int piece_bytes = operand.eff_page() * row_bytes;
       std::string dst = fmt::format("{} + {}", pipeline.slot(), offset + round * 32 * piece_bytes);
       if (operand.num_pages() > 1) dst += fmt::format(" + lane * {}", piece_bytes);
       w.line("tma_load({}, &{}_map, {}, {}, 0x12F0000000000000ull);", dst, map, ring.full(qk), coordinates);
     };
     const int span = pipeline.tile().span_bytes;
     for (int panel = qk * panels; panel < (qk + 1) * panels; panel += fold)
-      load(name, panel * p.BN * span, span,
-           operand.box_coordinates("n", round, panel, pipeline.panel_columns(), fold));
+      load(name, panel * p.BN * span, span * operand.inner(fold),
+           operand.box_coordinates(name, "n", round, panel, pipeline.panel_columns(), fold));
     const bool last = qk + 1 == pipeline.num_qk_stages_effective();
     for (int panel = 0; keys && last && panel < p.rope_panels(); ++panel)
       load("k_rope", pipeline.rope_offset() + panel * p.rope_tile().panel_bytes(), 128,
-           operand.box_coordinates("n", round, panel, 64, 1));
+           operand.box_coordinates("k_rope", "n", round, panel, 64, 1));
     scales.emit_copy(w, name, ring);
     if (!condition.empty()) w.close();
   }
@@ -65,7 +65,8 @@ void emit_prefetch(Writer& w, const DecodePlan& p, bool k, bool v) {
       const int fold = keys ? p.k_fold : p.v_fold;
       for (int panel = 0; panel < pipeline->num_panels(); panel += fold)
         w.line("tma_prefetch(&{}_map, {});", keys ? "k" : "v",
-               operand.box_coordinates("s.tile_begin", round, panel, pipeline->panel_columns(), fold));
+               operand.box_coordinates(keys ? "k" : "v", "s.tile_begin", round, panel,
+                                       pipeline->panel_columns(), fold));
       KeyScales(p).emit_prefetch(w, keys ? "k" : "v", "s.tile_begin", round);
       for (int panel = 0; keys && panel < p.rope_panels(); ++panel)
         w.line("tma_prefetch(&k_rope_map, {}, {});", 64 * panel, operand.coordinates("s.tile_begin", round));

@@ -50,17 +50,12 @@ void KeyTiles::emit_pack(Writer& w, const char* from) const {
 
 // Rows of V past a ragged sequence are those of the next one: P is 0 there, but 0 * NaN is NaN.
 void KeyTiles::emit_zero_tail(Writer& w) const {
-  const int chunks = p_.span_bytes / 16, threads = 128 * p_.num_math_warpgroups;
+  const int threads = 128 * p_.num_math_warpgroups;
   w.comment("rows of V past this sequence belong to others: zero them, since 0 * NaN is NaN");
   w.line("const int v_rows = work.seqlen_k - n * {};", p_.BN);
   w.open("if (v_rows < {})", p_.BN);
   p_.v->emit_wait(w, 0);
-  w.open("for (int i = v_rows * {} + threadIdx.x - 128; i < {}; i += {})", chunks, p_.BN * chunks, threads);
-  for (int panel = 0; panel < p_.v->num_panels(); ++panel) {
-    w.line("zero_16_bytes(smem_v + {} * {} + {} + i * 16);", p_.v->ring().stage(), p_.v->slot_bytes(),
-           panel * p_.v->tile().panel_bytes());
-  }
-  w.close();
+  p_.v->emit_zero_rows(w, "threadIdx.x - 128", threads);
   parts_.query->emit_fence_before(w);
   w.line("named_barrier_sync(7, {});  // every consumer reads these rows", threads);
   w.close();

@@ -64,7 +64,7 @@ std::vector<KernelParam> kernel_params(const Parts& parts) {
   parts.scales->add_params(params);
   add_pointers(params, parts);
   parts.items->add_lengths(params);
-  for (KernelParam& param : p.operand->params()) params.push_back(std::move(param));
+  for (KernelParam& param : p.operand->params(p.k_fold, p.v_fold)) params.push_back(std::move(param));
   parts.items->add_counter(params);
   add(Kind::i32, "heads_q"), add(Kind::i32, "heads_kv");
   parts.items->add_rows(params);

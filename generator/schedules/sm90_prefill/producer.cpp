@@ -105,10 +105,12 @@ class Pages final : public KeyCopies {
   void emit_piece(Writer& w, const Tensor& of, const Landing& to, const std::string& block, int qk, int panel,
                   int round) const {
     const int rows = p_.operand->eff_page();
-    std::string dst = to.at(p_, panel, round * 32 * rows);
-    if (p_.operand->num_pages() > 1) dst += fmt::format(" + lane * {}", rows * to.row_bytes);
+    std::string dst = to.at(p_, panel, round * 32 * rows * p_.operand->inner(to.fold));
+    if (p_.operand->num_pages() > 1)
+      dst += fmt::format(" + lane * {}", rows * to.row_bytes * p_.operand->inner(to.fold));
     w.line("tma_load({}, &{}_map, {}, {}, {});", dst, of.name, to.ring.full(qk),
-           p_.operand->box_coordinates(factor(block), round, panel, p_.panel_columns(), to.fold), kEvictLast);
+           p_.operand->box_coordinates(of.name, factor(block), round, panel, p_.panel_columns(), to.fold),
+           kEvictLast);
   }
 };
 

@@ -14,11 +14,16 @@ namespace {
 
 /// Panels of a copy, and whether K and V share a ring.
 bool choose_rings(PrefillPlan& p, Config& c, const Refusals& refuse) {
+  const bool inner = c.tma_fold == "chunk_inner";
+  if (inner) p.operand->set_chunk_inner();
   if (p.cluster == 1 && !p.narrow) {
     p.k_fold = p.operand->fold(c, p.element_bytes, p.span_bytes, *c.BK, p.depth);
-    p.v_fold = p.operand->fold(c, p.element_bytes, p.span_bytes, p.ov_depth, p.ov_depth);
+    // V of FP8 is transposed by threads, which read it panel by panel.
+    if (!inner || !p.fp8)
+      p.v_fold = p.operand->fold(c, p.element_bytes, p.span_bytes, p.ov_depth, p.ov_depth);
   }
-  resolve_fold(c, p.k_fold, p.v_fold, refuse);
+  resolve_fold(c, p.k_fold, p.v_fold,
+               p.narrow ? "threads widen the 8-bit rows, and read them panel by panel" : nullptr, refuse);
 
   p.shared_ring = c.shared_ring.value_or(false);
   if (p.shared_ring && (p.converts() || p.cluster > 1 || p.num_qk_stages > 1)) {
@@ -64,6 +69,7 @@ void set_rings(PrefillPlan& p, int columns) {
   TMAConsumerPipeline::Shape v{false,           p.BN,           v_columns, p.num_kv_stages, 1, p.v_span,
                                p.element_bytes, p.math_warps(), p.cluster};
   v.transposed = p.fp8;
+  k.fold = p.operand->inner(p.k_fold), v.fold = p.operand->inner(p.v_fold);
   k.shared_ring = v.shared_ring = p.shared_ring;
   if (p.shared_ring) k.slot_bytes = v.slot_bytes = p.BN * columns * p.element_bytes;
   p.k.emplace(k);

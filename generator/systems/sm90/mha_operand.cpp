@@ -9,25 +9,35 @@ namespace kiln::sm90 {
 
 TensorMapSpec MHAOperand::map(int panel_columns, int span_bytes, int l2_promotion_bytes, int fold) const {
   TensorMapSpec map;
-  map.dims = {{"depth", panel_columns}, {"seq", eff_page()}, {"head", 1}, {table() ? "page" : "batch", 1}};
-  if (fold > 1) map.dims.insert(map.dims.begin() + 2, {"panel", fold});
+  if (inner(fold) > 1) {
+    map.dims = {
+        {"depth", panel_columns}, {"row", 8}, {"panel", fold}, {"eight", eff_page() / 8}, {"head", 1}};
+  } else {
+    map.dims = {{"depth", panel_columns}, {"seq", eff_page()}, {"head", 1}, {table() ? "page" : "batch", 1}};
+    if (fold > 1) map.dims.insert(map.dims.begin() + 2, {"panel", fold});
+  }
   map.swizzle_bytes = span_bytes;
   map.l2_promotion_bytes = l2_promotion_bytes;
   return map;
 }
 
 int MHAOperand::fold(const Config& config, int element_bytes, int span_bytes, int columns, int depth) const {
-  if (config.tma_fold != "chunk_outer") return 1;
-  return kv_tma_fold_chunks(element_bytes, span_bytes, columns, depth, eff_page(), BN_, paged_rows(), false);
+  if (chunk_inner_ ? num_pages() == 1 : config.tma_fold != "chunk_outer") return 1;
+  return kv_tma_fold_chunks(element_bytes, span_bytes, columns, depth, eff_page(), BN_, paged_rows(),
+                            chunk_inner_);
 }
 
-void resolve_fold(Config& config, int k_fold, int v_fold, const Refusals& refuse) {
-  if (config.tma_fold == "chunk_inner") {
+void resolve_fold(Config& config, int k_fold, int v_fold, const char* read_by_threads,
+                  const Refusals& refuse) {
+  if (config.tma_fold == "chunk_inner" && k_fold == 1 && v_fold == 1) {
+    if (read_by_threads != nullptr) return refuse("V18", {"/tma_fold"}, read_by_threads, "none");
     refuse(
-        "V18", {"/tma_fold"},
-        "a tensor map has five axes, and this fold of pages needs six: columns, eight rows, panels, eights of "
-        "rows, heads, pages",
+        "V18", {"/tma_fold", "/operand/page_size"},
+        "a box holds whole rows of at least two swizzle panels, eight rows of each in turn, of a page shorter than "
+        "the tile",
         "none, chunk_outer");
+  } else if (config.tma_fold == "chunk_inner") {
+    return;
   } else if (config.tma_fold == "chunk_outer" && k_fold == 1 && v_fold == 1) {
     refuse("V19", {"/tma_fold"},
            "a box holds whole rows of at least two swizzle panels, and all keys of a tile", "none");
@@ -50,11 +60,14 @@ void MHAOperand::emit_copy_scales(Writer& w, const std::string& n, const ScaleTi
          to.policy);
 }
 
-std::vector<KernelParam> MHAOperand::params() const {
+std::vector<KernelParam> MHAOperand::params(int k_fold, int v_fold) const {
   if (!table()) return {};
-  return {{KernelParam::Kind::pointer, "page_table", {}},
-          {KernelParam::Kind::i32, "page_table_stride", {}},
-          {KernelParam::Kind::i32, "num_pages", {}}};
+  std::vector<KernelParam> params{{KernelParam::Kind::pointer, "page_table", {}},
+                                  {KernelParam::Kind::i32, "page_table_stride", {}},
+                                  {KernelParam::Kind::i32, "num_pages", {}}};
+  if (inner(k_fold) > 1) params.push_back({KernelParam::Kind::i32, "k_page_eights", {}});
+  if (inner(v_fold) > 1) params.push_back({KernelParam::Kind::i32, "v_page_eights", {}});
+  return params;
 }
 
 std::string MHAOperand::by_page(const std::string& row, char operation) const {
@@ -138,8 +151,16 @@ std::string MHAOperand::coordinates(const std::string& n, int round) const {
   return {};
 }
 
-std::string MHAOperand::box_coordinates(const std::string& n, int round, int panel, int panel_columns,
-                                        int fold) const {
+std::string MHAOperand::box_coordinates(const char* tensor, const std::string& n, int round, int panel,
+                                        int panel_columns, int fold) const {
+  if (inner(fold) > 1) {
+    const std::string suffix = round == 0 ? "" : fmt::format("_{}", round);
+    const std::string row =
+        eff_page() == page_size_ ? "" : fmt::format(" + {} / 8", by_page("row" + suffix, '%'));
+    // What is no page becomes the one after the last: the product would wrap and find another.
+    return fmt::format("0, 0, {}, (int)min((u32)page{}, (u32)num_pages) * {}_page_eights{}, {}", panel,
+                       suffix, tensor, row, names_.kv_head);
+  }
   std::string rows = coordinates(n, round);
   if (fold == 1) return fmt::format("{}, {}", panel * panel_columns, rows);
   const std::size_t row_end = rows.find(',');

@@ -7,6 +7,14 @@
 //   paged       depth, seq (rows of a page), head, page   d, t % page_size, h, page_table[b][t / page_size]
 //   continuous  depth, seq (rows of a block), head, page  d, t, h, page_table[b][0]
 //
+// Under tma_fold the columns are an axis of panels, and a box has several: after the rows, all of a panel's before the
+// next panel's ("chunk_outer"), or between eights of rows ("chunk_inner"). The latter leaves one axis of five for pages
+// and rows:
+//
+//   columns, row of eight, panel, eight of rows, head    0, 0, panel, page * page_eights + t % page_size / 8, h
+//
+// where page_eights, the eights of rows from one page to the next, is a parameter of the kernel, for each of K and V.
+//
 // Of scales by head and token the same without depth; those of ragged rows, which begin anywhere, are not
 // copied as tiles.
 //
@@ -34,8 +42,9 @@ struct OperandNames {
 };
 
 /// Resolves tma_fold: "none" unless asked for what `K` or `V` panels of a box say is done, and refused, with the
-/// reason, where neither is.
-void resolve_fold(Config& config, int k_fold, int v_fold, const Refusals& refuse);
+/// reason, where neither is: `read_by_threads` where that is the reason of chunk_inner.
+void resolve_fold(Config& config, int k_fold, int v_fold, const char* read_by_threads,
+                  const Refusals& refuse);
 
 /// Where the scales of a tile's keys go.
 struct ScaleSlot {
@@ -75,8 +84,8 @@ class MHAOperand {
 
   /// Tensor map of K or V in panels of `panel_columns` columns, `fold` of them in one box.
   TensorMapSpec map(int panel_columns, int span_bytes, int l2_promotion_bytes, int fold = 1) const;
-  /// Kernel parameters beyond the maps, in order.
-  std::vector<KernelParam> params() const;
+  /// Kernel parameters beyond the maps, in order: `k_fold` and `v_fold` panels are in a box.
+  std::vector<KernelParam> params(int k_fold = 1, int v_fold = 1) const;
 
   /// populate: by all lanes of a warp, `const int page = ...` of tile `n`, of which lane i keeps piece i (and
   /// i + 32 in page_1, ...). Nothing for operands without a table.
@@ -91,11 +100,16 @@ class MHAOperand {
   /// Coordinates after the depth column of the piece that this lane issues, `row` and `page` as populate left
   /// them.
   std::string coordinates(const std::string& n, int round) const;
+  /// Folds are in the chunk-inner form.
+  void set_chunk_inner() { chunk_inner_ = true; }
   /// Panels of one box under `tma_fold`, which is filled in: those of a chunk of `columns` columns of rows of
-  /// `depth`, in the chunk-outer form.
+  /// `depth`.
   int fold(const Config& config, int element_bytes, int span_bytes, int columns, int depth) const;
-  /// All of them, from column `panel` * `panel_columns` on, where a box has `fold` panels.
-  std::string box_coordinates(const std::string& n, int round, int panel, int panel_columns, int fold) const;
+  /// Of those, panels whose eights of rows lie side by side in shared memory.
+  int inner(int fold) const { return chunk_inner_ ? fold : 1; }
+  /// All coordinates of a box of `tensor`, from column `panel` * `panel_columns` on, where a box has `fold` panels.
+  std::string box_coordinates(const char* tensor, const std::string& n, int round, int panel,
+                              int panel_columns, int fold) const;
   /// Condition under which this lane issues a box, and how many boxes a lane may have.
   std::string issues(int round) const;
   int rounds() const { return (num_pages() + 31) / 32; }
@@ -132,6 +146,7 @@ class MHAOperand {
   OperandKind kind_;
   int page_size_;
   int BN_, box_rows_;
+  bool chunk_inner_ = false;
   OperandNames names_;
 };
 

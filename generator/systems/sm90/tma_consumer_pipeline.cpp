@@ -31,6 +31,18 @@ std::string TMAConsumerPipeline::descriptor_high() const {
   return fmt::format("{:#x}u", fields.high);
 }
 
+void TMAConsumerPipeline::emit_zero_rows(Writer& w, const std::string& first, int threads) const {
+  const int chunks = shape_.span_bytes / 16;
+  w.open("for (int i = v_rows * {} + {}; i < {}; i += {})", chunks, first, shape_.BN * chunks, threads);
+  // A panel's chunks lie one after the other, or its eights of rows do.
+  const std::string chunk = shape_.fold > 1 ? fmt::format("(i >> {}) * {} + (i & {}) * 16", 6,
+                                                          layout::eight_rows_bytes(128, shape_.fold), 63)
+                                            : "i * 16";
+  for (int panel = 0; panel < num_panels(); ++panel)
+    w.line("zero_16_bytes({} + {} + {});", slot(), tile().panel_offset(panel), chunk);
+  w.close();
+}
+
 void TMAConsumerPipeline::emit_release(Writer& w, int qk) const {
   if (shape_.cluster == 1) {
     w.line("if (lane == 0) mbarrier_arrive({});", ring_.empty(qk));
@@ -62,7 +74,7 @@ nlohmann::ordered_json TMAConsumerPipeline::constants() const {
           {"full_kv_bytes", full_kv_bytes()},
           {"slot_bytes", slot_bytes()},
           {"num_panels", num_panels()},
-          {"page_dense", false},
+          {"page_dense", shape_.fold > 1},
           {"swizzle_bytes", shape_.span_bytes},
           {"num_barriers", ring_.num_barriers()}};
 }

@@ -36,6 +36,7 @@ class TMAConsumerPipeline {
     int slot_bytes = 0;  ///< from one slot to the next; 0: as many as the tile has (V in K's slots: more)
     int rope_bytes = 0;  ///< of a key's rotary columns, panels of 128 bytes behind K's own
     bool transposed = false;  ///< of V: a row is a column of V, its elements those of the keys
+    int fold = 1;             ///< panels whose eights of rows lie side by side
   };
   explicit TMAConsumerPipeline(const Shape& shape);
 
@@ -55,7 +56,8 @@ class TMAConsumerPipeline {
   int num_panels() const { return shape_.padded_depth / panel_columns(); }
   int panels_per_chunk() const { return num_panels() / num_qk_stages_effective(); }
   SmemTile tile() const {
-    return {shape_.transposed ? shape_.padded_depth : shape_.BN, shape_.span_bytes, shape_.element_bytes};
+    return {shape_.transposed ? shape_.padded_depth : shape_.BN, shape_.span_bytes, shape_.element_bytes,
+            shape_.fold};
   }
   const StagedPipeline& ring() const { return ring_; }
   int slot_bytes() const { return shape_.slot_bytes > 0 ? shape_.slot_bytes : full_kv_bytes(); }
@@ -73,6 +75,11 @@ class TMAConsumerPipeline {
   std::string slot() const;
   /// What contraction step `step` adds to it.
   int step(int step) const { return is_k_major() ? k_major_step(tile(), step) : mn_major_step(tile(), step); }
+  /// And what a panel, and row `row`, a multiple of 8.
+  int panel_step(int panel) const { return tile().panel_offset(panel) >> 4; }
+  int row_step(int row) const { return tile().row_offset(row) >> 4; }
+  /// Zeros in place of the rows of the current slot from `v_rows` on, by `threads` threads from `first` on.
+  void emit_zero_rows(Writer& w, const std::string& first, int threads) const;
   /// Upper descriptor word, a literal.
   std::string descriptor_high() const;
   /// wait<qk>(): until chunk qk of the current slot is in shared memory.

@@ -48,11 +48,11 @@ void emit_outputs(Writer& w, int count, char access) {
 }  // namespace
 
 DescriptorFields k_major_descriptor(const SmemTile& tile) {
-  return fields_of(layout::k_major_descriptor(tile.mode(), 0, tile.rows));
+  return fields_of(layout::k_major_descriptor(tile.mode(), 0, tile.rows, tile.fold));
 }
 
 DescriptorFields mn_major_descriptor(const SmemTile& tile) {
-  return fields_of(*layout::mn_major_descriptor(tile.mode(), 0, tile.rows));
+  return fields_of(*layout::mn_major_descriptor(tile.mode(), 0, tile.rows, tile.fold));
 }
 
 std::string descriptor_base(const std::string& address, int cluster) {
@@ -62,18 +62,19 @@ std::string descriptor_base(const std::string& address, int cluster) {
 }
 
 int k_major_step(const SmemTile& tile, int step) {
-  return layout::k_major_step_bytes(tile.mode(), step, tile.rows) >> 4;
+  return layout::k_major_step_bytes(tile.mode(), step, tile.rows, tile.fold) >> 4;
 }
 
 int mn_major_step(const SmemTile& tile, int step) {
-  return layout::mn_major_step_bytes(tile.mode(), step) >> 4;
+  return layout::mn_major_step_bytes(tile.mode(), step, tile.fold) >> 4;
 }
 
 std::vector<layout::Proof> operand_proofs(const std::string& name, const SmemTile& tile, int columns,
                                           bool mn_major) {
   const auto swizzle = layout::byte_swizzle(tile.mode());
   const auto map = [&](int row, int column) {
-    return layout::panel_tile_byte(row, column, tile.rows, tile.element_bytes, tile.span_bytes, swizzle);
+    return layout::panel_tile_byte(row, column, tile.rows, tile.element_bytes, tile.span_bytes, swizzle,
+                                   tile.fold);
   };
   // The copy engine fills every byte of the tile once.
   std::vector<bool> written(static_cast<std::size_t>(tile.rows * columns));
@@ -97,12 +98,14 @@ std::vector<layout::Proof> operand_proofs(const std::string& name, const SmemTil
         const int contraction = step * step_elements + k;
         if (mn_major) {
           const auto d = *layout::mn_major_descriptor(
-              tile.mode(), static_cast<unsigned>(layout::mn_major_step_bytes(tile.mode(), step)), tile.rows);
+              tile.mode(), static_cast<unsigned>(layout::mn_major_step_bytes(tile.mode(), step, tile.fold)),
+              tile.rows, tile.fold);
           agree &= layout::mn_major_address(d, mn, k, tile.element_bytes) == map(contraction, mn);
         } else {
           const auto d = layout::k_major_descriptor(
-              tile.mode(), static_cast<unsigned>(layout::k_major_step_bytes(tile.mode(), step, tile.rows)),
-              tile.rows);
+              tile.mode(),
+              static_cast<unsigned>(layout::k_major_step_bytes(tile.mode(), step, tile.rows, tile.fold)),
+              tile.rows, tile.fold);
           agree &= layout::k_major_address(d, mn, k, tile.element_bytes) == map(mn, contraction);
         }
       }

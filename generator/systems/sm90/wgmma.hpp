@@ -7,6 +7,7 @@
 #include <kiln/config.hpp>
 #include "generator/emit/prelude.hpp"
 #include "generator/layout/proof.hpp"
+#include "generator/layout/tma.hpp"
 
 namespace kiln::sm90 {
 
@@ -15,9 +16,13 @@ struct SmemTile {
   int rows = 0;
   int span_bytes = 128;  ///< swizzle span: 32, 64 or 128 bytes
   int element_bytes = 2;
+  int fold = 1;  ///< panels whose eights of rows lie side by side (layout/tma.hpp)
 
   int panel_bytes() const { return rows * span_bytes; }
   int panel_columns() const { return span_bytes / element_bytes; }
+  /// Of a panel's first row, and of row `row`, a multiple of 8, behind the first.
+  int panel_offset(int panel) const { return layout::panel_byte(panel, rows, span_bytes, fold); }
+  int row_offset(int row) const { return row / 8 * layout::eight_rows_bytes(span_bytes, fold); }
   SwizzleMode mode() const {
     return span_bytes == 128 ? SwizzleMode::b128 : span_bytes == 64 ? SwizzleMode::b64 : SwizzleMode::b32;
   }
