@@ -119,9 +119,9 @@ const R* find(const R (&table)[N], std::string_view name) {
   return nullptr;
 }
 
-/// Rows whole, or cut into eights.
+/// Rows whole, cut into eights, or twice: those of a box, and the place behind its last (clip_rows).
 bool is_row_axis(std::string_view axis) {
-  return axis == "seq" || axis == "row" || axis == "eight";
+  return axis == "seq" || axis == "row" || axis == "eight" || axis == "tail" || axis == "end";
 }
 
 bool is_axis(std::string_view axis) {
@@ -202,6 +202,19 @@ void fold_rows(const TensorMapSpec& spec, const Problem& problem, std::int64_t p
   }
 }
 
+/// Boxes that end with a sequence: rows from as many before the first as a box has, and one place more than there are
+/// rows. How far the map begins before the tensor, in bytes.
+std::uint64_t clip_rows(const TensorMapSpec& spec, TensorMapRequest& request) {
+  std::uint64_t before = 0;
+  for (std::size_t i = 1; i < spec.dims.size(); ++i) {
+    if (spec.dims[i].axis == "end") ++request.extents[i];
+    if (spec.dims[i].axis != "tail") continue;
+    request.extents[i] = request.box[i];
+    before = request.box[i] * request.strides[i - 1];
+  }
+  return before;
+}
+
 void add_map(const Manifest& manifest, const KernelParam& param, const AttentionArgs& args,
              const Problem& problem, PackedParams& out) {
   const TensorMapSpec& spec = param.map;
@@ -232,6 +245,7 @@ void add_map(const Manifest& manifest, const KernelParam& param, const Attention
   }
   fold_columns(spec, request);
   fold_rows(spec, problem, role == "v" ? problem.v_page_eights : problem.k_page_eights, request);
+  shift -= clip_rows(spec, request);
   const bool empty = std::find(tensor.shape.begin(), tensor.shape.end(), 0) != tensor.shape.end();
   if (empty) {
     // A block asks for one tile even of no keys, so that O gets written, and uses nothing of what comes. The

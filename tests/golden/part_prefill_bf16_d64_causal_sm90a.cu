@@ -333,13 +333,6 @@ __device__ __forceinline__ void zero_16_bytes(u32 address) {
   asm volatile("st.shared.v4.u32 [%0], {%1, %1, %1, %1};" ::"r"(address), "r"(0) : "memory");
 }
 
-// Shared to global memory.
-__device__ __forceinline__ void copy_16_bytes(u16* dst, u32 src) {
-  asm volatile(
-      "{ .reg .b32 a, b, c, d; ld.shared.v4.u32 {a, b, c, d}, [%1]; st.global.v4.u32 [%0], {a, b, c, d}; }" ::"l"(dst), "r"(src)
-      : "memory");
-}
-
 // d += A (64 x 16, shared memory) * B (16 x 112, K contiguous) in bf16.
 __device__ __forceinline__ void wgmma_m64n112k16_ss(float (&d)[56], u64 a, u64 b) {
   asm volatile(
@@ -1366,19 +1359,11 @@ kiln_prefill_bf16_d64_ragged_causal_sm90a_part(const __grid_constant__ TensorMap
                   pack_bf16(o_acc[28] * inv_sum_0, o_acc[29] * inv_sum_0), pack_bf16(o_acc[30] * inv_sum_1, o_acc[31] * inv_sum_1));
       fence_proxy_async();
       __syncwarp();
-      const int store_rows = item[1].y - (item[0].x + 64 * consumer + 16 * warp);
-      if (store_rows < 16) {
-        for (int i = lane; i < 8 * store_rows; i += 32) {
-          const int r = i / 8, c = i % 8;
-          u16* const out = o + (item[1].x + item[0].x + 64 * consumer + 16 * warp + r) * o_stride_seq + item[0].y * o_stride_head + 8 * c;
-          copy_16_bytes(out + 0, o_warp + 0 + r * 128 + ((c ^ (r & 7)) << 4));
-        }
-      }
       if (lane == 0) {
-        if (store_rows >= 16) {
-          tma_store(&o_map, o_warp + 0, 0, item[1].x + item[0].x + 64 * consumer + 16 * warp, item[0].y, 0);
-          bulk_commit();
-        }
+        const int store_row = item[0].x + 64 * consumer + 16 * warp;  // in the sequence
+        const int store_rows = min(item[1].y - store_row, 16);
+        tma_store(&o_map, o_warp + 0, 0, 16 - store_rows, item[1].x + store_row + store_rows, item[0].y);
+        bulk_commit();
       }
       // V of a key that is hidden from some of these rows and not from others, and is not finite: those rows again.
       if (same(any_lane(odd))) {

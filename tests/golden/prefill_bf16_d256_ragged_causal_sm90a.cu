@@ -326,13 +326,6 @@ __device__ __forceinline__ void zero_16_bytes(u32 address) {
   asm volatile("st.shared.v4.u32 [%0], {%1, %1, %1, %1};" ::"r"(address), "r"(0) : "memory");
 }
 
-// Shared to global memory.
-__device__ __forceinline__ void copy_16_bytes(u16* dst, u32 src) {
-  asm volatile(
-      "{ .reg .b32 a, b, c, d; ld.shared.v4.u32 {a, b, c, d}, [%1]; st.global.v4.u32 [%0], {a, b, c, d}; }" ::"l"(dst), "r"(src)
-      : "memory");
-}
-
 // d += A (64 x 16, registers) * B (16 x 256, N contiguous) in bf16.
 __device__ __forceinline__ void wgmma_m64n256k16_rs(float (&d)[128], u32 a0, u32 a1, u32 a2, u32 a3, u64 b) {
   asm volatile(
@@ -1233,27 +1226,14 @@ kiln_prefill_bf16_d256_ragged_causal_sm90a(const __grid_constant__ TensorMap q_m
                   pack_bf16(o_acc[124] * inv_sum_0, o_acc[125] * inv_sum_0), pack_bf16(o_acc[126] * inv_sum_1, o_acc[127] * inv_sum_1));
       fence_proxy_async();
       __syncwarp();
-      const int store_rows = item[1].y - (item[0].x + 16 * ((int)(threadIdx.x / 32) - 4));
-      if (store_rows < 16) {
-        for (int i = lane; i < 8 * store_rows; i += 32) {
-          const int r = i / 8, c = i % 8;
-          u16* const out = o + (item[1].x + item[0].x + 16 * ((int)(threadIdx.x / 32) - 4) + r) * o_stride_seq + item[0].y * o_stride_head
-              + 8 * c;
-          copy_16_bytes(out + 0, o_warp + 0 + r * 128 + ((c ^ (r & 7)) << 4));
-          copy_16_bytes(out + 64, o_warp + 8192 + r * 128 + ((c ^ (r & 7)) << 4));
-          copy_16_bytes(out + 128, o_warp + 16384 + r * 128 + ((c ^ (r & 7)) << 4));
-          copy_16_bytes(out + 192, o_warp + 24576 + r * 128 + ((c ^ (r & 7)) << 4));
-        }
-        __syncwarp();  // before lane 0 hands the rows back to Q
-      }
       if (lane == 0) {
-        if (store_rows >= 16) {
-          tma_store(&o_map, o_warp + 0, 0, item[1].x + item[0].x + 16 * ((int)(threadIdx.x / 32) - 4), item[0].y, 0);
-          tma_store(&o_map, o_warp + 8192, 64, item[1].x + item[0].x + 16 * ((int)(threadIdx.x / 32) - 4), item[0].y, 0);
-          tma_store(&o_map, o_warp + 16384, 128, item[1].x + item[0].x + 16 * ((int)(threadIdx.x / 32) - 4), item[0].y, 0);
-          tma_store(&o_map, o_warp + 24576, 192, item[1].x + item[0].x + 16 * ((int)(threadIdx.x / 32) - 4), item[0].y, 0);
-          bulk_commit();
-        }
+        const int store_row = item[0].x + 16 * ((int)(threadIdx.x / 32) - 4);  // in the sequence
+        const int store_rows = min(item[1].y - store_row, 16);
+        tma_store(&o_map, o_warp + 0, 0, 16 - store_rows, item[1].x + store_row + store_rows, item[0].y);
+        tma_store(&o_map, o_warp + 8192, 64, 16 - store_rows, item[1].x + store_row + store_rows, item[0].y);
+        tma_store(&o_map, o_warp + 16384, 128, 16 - store_rows, item[1].x + store_row + store_rows, item[0].y);
+        tma_store(&o_map, o_warp + 24576, 192, 16 - store_rows, item[1].x + store_row + store_rows, item[0].y);
+        bulk_commit();
         bulk_wait_read();
         mbarrier_arrive(mbar_q_empty + 8 * consumer);
       }

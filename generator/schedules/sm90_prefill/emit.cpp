@@ -30,7 +30,7 @@ std::vector<KernelParam> tensor_maps(const Parts& parts) {
   std::vector<KernelParam> params{map("q", 64, p.panel_columns(), p.span_bytes),
                                   map("k", p.k->box_rows(), p.panel_columns(), p.span_bytes),
                                   map("v", p.v->box_rows(), p.panel_columns(), p.span_bytes)};
-  parts.output->add_map(params, map("o", 16, p.o_panel_columns(), p.o_span));
+  parts.output->add_map(params, map("o", prefill::kBoxRows, p.o_panel_columns(), p.o_span));
   parts.copies->set_maps(params[1], params[2], l2_promotion);
   parts.tiles->set_maps(params[1], params[2]);
   return params;

@@ -153,8 +153,13 @@ class RaggedItems : public WorkItems {
     add(params, KernelParam::Kind::i32, "batch");
   }
   std::vector<std::string> axes() const override { return {"_stride_seq", "_stride_head"}; }
-  bool stores_rows() const override { return true; }
-  void use_row_stores(Prelude& prelude) const override { prelude.use("copy_16_bytes"); }
+  // create_ragged_tma_tile: rows after a sequence belong to the next one, so a box ends where its sequence does. Rows
+  // are two axes, of as many as a box has and of all and one more, from `rows` rows before the tensor's first on: row
+  // `rows` - n of the one and place r + n of the other are row r, and of the box that begins there the copy engine
+  // stores n rows, since the first axis ends.
+  std::vector<TensorMapDim> store_axes(int columns, int rows) const override {
+    return {{"depth", columns}, {"tail", rows}, {"end", 1}, {"head", 1}};
+  }
   void emit_addresses(Writer& w) const override {
     p_.work->emit_addresses(w, p_.smem_work_barriers);
     w.line("int4* const work_items = (int4*)(smem_bytes + {});", p_.smem_work);
@@ -187,28 +192,14 @@ class RaggedItems : public WorkItems {
   std::string lse_row() const override {
     return fmt::format("(long long){} * total_q + {} + row_0", p_.late("head"), p_.late("q_start"));
   }
-  // Rows after a sequence belong to the next one, so the warp that holds its end stores row by row.
-  void emit_last_rows(Writer& w) const override {
-    const int chunks = p_.o_span / 16;
-    w.line("const int store_rows = {} - ({});", p_.late("seqlen_q"), first_row());
-    w.open("if (store_rows < 16)");
-    w.open("for (int i = lane; i < {} * store_rows; i += 32)", chunks);
-    w.line("const int r = i / {0}, c = i % {0};", chunks);
-    const std::string xor_bits = swizzle_bits(p_.o_span, "r");
-    w.line("u16* const out = o + ({} + {} + r) * o_stride_seq + {} * o_stride_head + 8 * c;",
-           p_.late("q_start"), first_row(), p_.late("head"));
-    for (int panel = 0; panel < p_.ov_depth / p_.o_panel_columns(); ++panel) {
-      w.line("copy_16_bytes(out + {}, o_warp + {} + r * {} + ((c ^ {}) << 4));", panel * p_.o_panel_columns(),
-             panel * p_.o_tile().panel_bytes(), p_.o_span, xor_bits);
-    }
-    w.close();
-    parts_.output->emit_rows_read(w);
-    w.close();
+  void emit_store_rows(Writer& w) const override {
+    // None, below 1: the box lies behind the first axis.
+    w.line("const int store_row = {};  // in the sequence", first_row());
+    w.line("const int store_rows = min({} - store_row, {});", p_.late("seqlen_q"), kBoxRows);
   }
-  void open_whole_rows(Writer& w) const override { w.open("if (store_rows >= 16)"); }
-  void close_whole_rows(Writer& w) const override { w.close(); }
   std::string store_place(int column) const override {
-    return fmt::format("{}, {} + {}, {}, 0", column, p_.late("q_start"), first_row(), p_.late("head"));
+    return fmt::format("{}, {} - store_rows, {} + store_row + store_rows, {}", column, kBoxRows,
+                       p_.late("q_start"), p_.late("head"));
   }
 
  protected:

@@ -38,14 +38,12 @@ class FloatRows final : public Output {
 class StagedRows : public Output {
  public:
   using Output::Output;
-  void use(Prelude& prelude) const override {
-    prelude.use("tma_store"), prelude.use("stmatrix");
-    parts_.items->use_row_stores(prelude);
-  }
+  void use(Prelude& prelude) const override { prelude.use("tma_store"), prelude.use("stmatrix"); }
   void add_map(std::vector<KernelParam>& params, const KernelParam& map) const override {
     params.push_back(map);
+    params.back().map.dims = parts_.items->store_axes(p_.o_panel_columns(), kBoxRows);
   }
-  bool by_address() const override { return parts_.items->stores_rows(); }
+  bool by_address() const override { return false; }
   void emit_addresses(Writer& w) const override {
     const int span = p_.o_span;
     w.comment(
@@ -94,14 +92,12 @@ class StagedRows : public Output {
   }
   // 16 rows of O from this warp's staging to global memory: a box per panel.
   void emit_boxes(Writer& w) const {
-    parts_.items->emit_last_rows(w);
     w.open("if (lane == 0)");
-    parts_.items->open_whole_rows(w);
+    parts_.items->emit_store_rows(w);
     for (int panel = 0; panel < p_.ov_depth / p_.o_panel_columns(); ++panel)
       w.line("tma_store(&o_map, o_warp + {}, {});", panel * p_.o_tile().panel_bytes(),
              parts_.items->store_place(panel * p_.o_panel_columns()));
     w.line("bulk_commit();");
-    parts_.items->close_whole_rows(w);
     emit_stored(w);
     w.close();
   }
@@ -114,9 +110,6 @@ class RowsInQ : public StagedRows {
   void emit_q_read(Writer&) const override {}
   // Its slot is not filled again before the next Q is sent for, which is after the warps have met.
   void emit_scales_read(Writer&) const override {}
-  void emit_rows_read(Writer& w) const override {
-    w.line("__syncwarp();  // before lane 0 hands the rows back to Q");
-  }
   void emit_end(Writer&) const override {}
 
  protected:

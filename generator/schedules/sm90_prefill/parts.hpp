@@ -26,6 +26,7 @@ namespace kiln::sm90::prefill {
 // L2 policies: K and V are read again by the other query tiles of the head, Q is not.
 inline constexpr const char* kEvictLast = "0x14F0000000000000ull";
 inline constexpr const char* kEvictFirst = "0x12F0000000000000ull";
+inline constexpr int kBoxRows = 16;  ///< of O: what a warp has
 
 struct Parts;
 
@@ -55,9 +56,10 @@ class WorkItems : public Part {
   virtual void add_counts(std::vector<KernelParam>& params) const = 0;
   /// What follows a tensor's name in those of its strides, but for pages.
   virtual std::vector<std::string> axes() const = 0;
-  /// Whether single rows of O are written by address, and with what.
-  virtual bool stores_rows() const { return false; }
-  virtual void use_row_stores(Prelude&) const {}
+  /// The axes of O's tensor map for boxes of `rows` rows of `columns` columns.
+  virtual std::vector<TensorMapDim> store_axes(int columns, int rows) const {
+    return {{"depth", columns}, {"seq", rows}, {"head", 1}, {"batch", 1}};
+  }
 
   virtual void emit_addresses(Writer&) const {}
   virtual void emit_init(Writer&) const {}
@@ -77,10 +79,8 @@ class WorkItems : public Part {
   /// Of O and of log-sum-exps: pointers to rows from `row_0` on.
   virtual std::string output_row() const = 0;
   virtual std::string lse_row() const = 0;
-  /// 16 rows of O, or as many as the sequence has, one by one; what is around the copy of whole ones; its place.
-  virtual void emit_last_rows(Writer&) const {}
-  virtual void open_whole_rows(Writer&) const {}
-  virtual void close_whole_rows(Writer&) const {}
+  /// A warp's box of O, of 16 rows or as many as the sequence has: what its place names, and its place.
+  virtual void emit_store_rows(Writer&) const {}
   virtual std::string store_place(int column) const = 0;
 
  protected:
@@ -257,8 +257,6 @@ class Output : public Part {
   /// Items without keys: the producer's and the consumers' branches.
   virtual void emit_empty_producer(Writer&) const {}
   virtual void emit_empty_consumer(Writer&) const {}
-  /// Rows of the staging were stored one by one.
-  virtual void emit_rows_read(Writer&) const {}
   /// O times `scale` to global memory.
   virtual void emit_store(Writer& w, const char* scale) const = 0;
   /// What makes that visible.
