@@ -16,19 +16,47 @@ void fill(std::optional<T>& key, U value) {
   if (!key) key = T(value);
 }
 
+/// Output columns that 32x32 instructions read together: bytes are turned four at a time, 16 bits two.
+int columns_of_32(const Config& c) {
+  return c.target == Target::gfx950 ? 32 : is_fp8(c.dtype) ? 128 : 64;
+}
+
+/// Waves of streaming decode by 32x32 instructions: the most, up to four, that share the columns of V in whole reads,
+/// of rows that are no power of two in whole blocks of BK; 0 where none do.
+int waves_of_32(const Config& c) {
+  const int block = is_fp8(c.dtype) ? 64 : 32, columns = *c.ov_depth;
+  const bool flat = (columns & (columns - 1)) == 0;
+  for (const int waves : {4, 2, 1}) {
+    const int share = ceil_div(columns, waves), own = flat ? share : ceil_div(share, block) * block;
+    if (own % columns_of_32(c) == 0) return waves;
+  }
+  return 0;
+}
+
+/// Streaming decode by tiles of 32 packed rows: as asked, or where a config names more than 16 of them, for which tiles
+/// of 16 would read K and V twice, and leaves the tiles open.
+bool packs_32_rows(const Config& c) {
+  if (c.operation != Operation::decode || !streams_decode(c)) return false;
+  if (c.BM || c.WM) return c.BM.value_or(32) == 32 && c.WM.value_or(32) == 32;
+  const bool open = !c.BN && !c.WN && !c.BK && !c.num_threads && !c.v_load;
+  return open && packed_rows(c, 1) > 16 && waves_of_32(c) > 0;
+}
+
 /// Matrix instruction of the reference kernels: large tiles for prefill, small ones for
-/// decode and where the output would not fit the registers.
+/// decode of few rows and where the output would not fit the registers.
 std::array<int, 3> amd_shape(const Config& c) {
-  const bool wide = c.operation == Operation::prefill && c.depth <= 256 && *c.ov_depth <= 256;
+  const bool prefill = c.operation == Operation::prefill && c.depth <= 256 && *c.ov_depth <= 256;
+  const bool rows = packs_32_rows(c), wide = prefill || rows;
   const bool fp8 = is_fp8(c.dtype);
   if (c.target != Target::gfx950) {
     // Bytes of V are turned four columns at a time, so four instructions wide.
-    if (fp8) return wide && *c.ov_depth % 128 == 0 ? std::array{32, 32, 16} : std::array{16, 16, 32};
+    if (fp8)
+      return rows || (prefill && *c.ov_depth % 128 == 0) ? std::array{32, 32, 16} : std::array{16, 16, 32};
     return wide ? std::array{32, 32, 8} : std::array{16, 16, 16};
   }
   if (!fp8) return wide ? std::array{32, 32, 16} : std::array{16, 16, 32};
   if (!wide && (c.depth % 128 == 0 || *c.v_from_k)) return {16, 16, 128};
-  if (c.operation == Operation::decode) return {16, 16, 32};
+  if (c.operation == Operation::decode && !rows) return {16, 16, 32};
   return {32, 32, 64};
 }
 
@@ -36,6 +64,7 @@ std::array<int, 3> amd_shape(const Config& c) {
 /// transpose at once.
 int decode_waves(const Config& c) {
   const bool gfx950 = c.target == Target::gfx950, alias = *c.v_from_k;
+  if ((*c.mma_shape)[0] == 32) return std::max(1, waves_of_32(c));
   // Without full_kv they share each block of V, in units of what a load transposes.
   const int unit = gfx950 ? 16 : is_fp8(c.dtype) ? 64 : 32;
   if (!*c.full_kv) return std::clamp(*c.bk_smem / unit, 1, 4);
@@ -104,9 +133,10 @@ void fill_amd_decode_tiles(Config& c) {
   const bool uneven =
       widest(c) > 128 && !std::has_single_bit(static_cast<unsigned>(widest(c)));  // no streaming
   const int wide = alias || (staged && uneven && !is_fp8(c.dtype)) ? 64 : 128;
-  const int keys = whole ? 32 : gfx950 ? wide : c.depth > 224 && !is_fp8(c.dtype) ? 32 : 64;
-  fill(c.BN, std::max({keys, *c.BK, c.WN.value_or(0)}));
   const int waves = decode_waves(c);
+  const int few = whole ? 32 : gfx950 ? wide : c.depth > 224 && !is_fp8(c.dtype) ? 32 : 64;
+  const int keys = mma_n == 32 ? std::max(few, mma_n * waves) : few;
+  fill(c.BN, std::max({keys, *c.BK, c.WN.value_or(0)}));
   const int share = *c.BN / waves;
   fill(c.WN, *c.BN % waves == 0 && share % mma_n == 0 ? share : *c.BN % mma_n == 0 ? mma_n : *c.BN);
 }
@@ -181,6 +211,19 @@ Config with_shared_defaults(Config c) {
   fill(c.lse, false);
   fill(c.scale, 1.0 / std::sqrt(static_cast<double>(std::max(1, c.depth))));
   return c;
+}
+
+int packed_rows(const Config& c, int unnamed) {
+  const bool counted = c.num_q_heads && c.kv_num_heads;
+  const int heads = c.group.value_or(counted ? *c.num_q_heads / *c.kv_num_heads : unnamed);
+  return heads * c.queries.value_or(1);
+}
+
+bool streams_decode(const Config& c) {
+  if (c.schedule) return *c.schedule == "cdna_decode_streaming";
+  return c.full_kv.value_or(true) && !c.rope && !c.v_from_k.value_or(false) &&
+         c.ov_depth.value_or(c.depth) == c.depth &&
+         (c.depth == 64 || c.depth == 128 || c.depth == 256 || c.depth == 512);
 }
 
 Config with_rule_defaults(Config c) {

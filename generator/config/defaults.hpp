@@ -15,6 +15,13 @@ Config with_shared_defaults(Config config);
 /// sm_90a tiles are the schedule's choice and stay unset.
 Config with_rule_defaults(Config config);
 
+/// Query rows of one KV head that a config names: query tokens times query heads of a KV head, `unnamed` heads where
+/// it names none.
+int packed_rows(const Config& config, int unnamed);
+
+/// A decode config on AMD whose rows pass through LDS strip by strip, by name or because nothing keeps them from it.
+bool streams_decode(const Config& config);
+
 /// The vector-space form of a named swizzle: 32B, 64B, 128B are (1,0,3), (2,0,3), (3,0,3) on 16-byte vectors.
 XorSwizzle xor_swizzle(const SwizzleKey& key);
 

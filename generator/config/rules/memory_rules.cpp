@@ -62,7 +62,7 @@ std::optional<LdsBytes> amd_lds(const Config& c) {
   r.shared_kv = c.shared_kv.value_or(false) || c.v_from_k.value_or(false);
   r.full_kv = c.full_kv.value_or(true);
   LdsBytes bytes = lds_bytes(r);
-  if (c.BK && c.schedule && c.schedule->find("streaming") != std::string::npos) {
+  if (c.BK && c.operation == Operation::decode && streams_decode(c)) {
     // One strip of each (3.3).
     const int whole = r.shared_kv ? std::max(bytes.k, bytes.v) : bytes.k + bytes.v;
     const int size = static_cast<int>(size_of(r.dtype));

@@ -45,8 +45,8 @@ void emit_setup(Writer& w, const DecodePlan& p) {
   if (p.warps_m() > 1) {
     w.line("const int warp_n = warp % {0}, warp_m = warp / {0};  // along the keys, along the rows",
            p.warps_n());
-    w.line("const int tile_row = warp_m * 16 + (lane & 15);");
-    rows += fmt::format(" + warp_m * {}", 16 * p.p_row_bytes());
+    w.line("const int tile_row = warp_m * {} + {};", p.mfma.shape.m, p.lane_row());
+    rows += fmt::format(" + warp_m * {}", p.mfma.shape.m * p.p_row_bytes());
   }
   emit_p_addresses(w, p, rows);
   if (p.scales) {

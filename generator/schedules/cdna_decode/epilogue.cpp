@@ -48,7 +48,8 @@ std::string unit(const DecodePlan& p) {
 
 void emit_sums(Writer& w, const DecodePlan& p) {
   w.banner("row sums over the lane groups and waves");
-  for (int distance : {16, 32}) w.line("row_sum += from_lane((lane ^ {}) * 4, row_sum);", distance);
+  for (int distance = p.mfma.shape.m; distance < 64; distance *= 2)
+    w.line("row_sum += from_lane((lane ^ {}) * 4, row_sum);", distance);
   w.comment("the last tile's readers of the exchange have passed the barrier after P");
   emit_to_waves(w, p, "row_sum");
   w.line("row_sum = 0.0f;");
@@ -73,7 +74,8 @@ void emit_repair(Writer& w, const DecodePlan& p) {
 void emit_whole(Writer& w, const DecodePlan& p) {
   emit_look(w, p);
   w.line("float top = {}, sum = row_sum, own = 1.0f;", natural(p, "row_max"));
-  emit_finish_row(w, p, "packed", "in_rows", fmt::format("in_rows && {} == 0 && lane < 16", p.warp_n()));
+  emit_finish_row(w, p, "packed", "in_rows",
+                  fmt::format("in_rows && {} == 0 && {}", p.warp_n(), p.first_group()));
   w.line("const float inv_sum = sum != 0.0f ? own * rcp_approx(sum){} : 0.0f;", unit(p));
   p.q->emit_store(
       w, "o_head",
@@ -91,18 +93,21 @@ void emit_part(Writer& w, const DecodePlan& p) {
   w.open("if (in_rows)");
   w.line("float* const at = part + {} * {} + {} * {};", p.tile_row(), p.ov_columns, p.warp_n(), p.wave_step);
   for (const ColumnGroup& group : p.columns) {
-    // Registers 0 .. 3 of `width` fragments: 4 * width neighbouring columns.
-    std::vector<std::string> values;
-    for (int r = 0; r < 4; ++r) {
-      for (int f = 0; f < group.width; ++f) values.push_back(fmt::format("o_acc[{}][{}]", group.mma + f, r));
+    for (int e = 0; e < p.mfma.accum(); e += 4) {
+      // Registers e .. e + 3 of `width` fragments: 4 * width neighbouring columns.
+      std::vector<std::string> values;
+      for (int r = e; r < e + 4; ++r) {
+        for (int f = 0; f < group.width; ++f)
+          values.push_back(fmt::format("o_acc[{}][{}]", group.mma + f, r));
+      }
+      for (std::size_t i = 0; i < values.size(); i += 4)
+        w.line("store_global_16(at + {} + lane / {} * {}, f32x4{{{}, {}, {}, {}}});",
+               group.first + group.width * p.mfma.row(e) + static_cast<int>(i), p.mfma.shape.m,
+               4 * group.width, values[i], values[i + 1], values[i + 2], values[i + 3]);
     }
-    for (std::size_t i = 0; i < values.size(); i += 4)
-      w.line("store_global_16(at + {} + lane / 16 * {}, f32x4{{{}, {}, {}, {}}});",
-             group.first + static_cast<int>(i), 4 * group.width, values[i], values[i + 1], values[i + 2],
-             values[i + 3]);
   }
-  w.line("if ({1} == 0 && lane < 16) part[{0} + 2 * {2}] = row_max, part[{0} + 2 * {2} + 1] = row_sum;",
-         p.BM * p.ov_columns, p.warp_n(), p.warps_m() == 1 ? "lane" : "tile_row");
+  w.line("if ({1} == 0 && {3}) part[{0} + 2 * {2}] = row_max, part[{0} + 2 * {2} + 1] = row_sum;",
+         p.BM * p.ov_columns, p.warp_n(), p.warps_m() == 1 ? "lane" : "tile_row", p.first_group());
   w.close();
   w.line("release_to_device();");
   w.line("WAIT_LOADS_AND_SYNC(0);");

@@ -41,12 +41,19 @@ bool check_streaming_meaning(const Config& c, const Config& m, Violations& out) 
   check.takes(!c.double_buffer.value_or(false), "/double_buffer", "has one strip in LDS", "false");
   check.takes(!c.double_buffer_k_only.value_or(false), "/double_buffer_k_only", "has one strip in LDS",
               "false");
-  check.takes((*m.mma_shape)[0] == 16, "/mma_shape", "takes 16x16 instructions",
-              c.target == Target::gfx950 || is_fp8(c.dtype) ? "[16, 16, 32]" : "[16, 16, 16]");
-  check.takes_any_queries();
-  check.takes(*m.BM == 16 && *m.WM == 16, "/BM", "packs 16 query rows", "16");
+  const int rows = (*m.mma_shape)[0];
+  check.takes(*m.BM == rows && *m.WM == rows, "/BM",
+              fmt::format("packs the {} query rows of an instruction", rows),
+              c.mma_shape ? std::to_string(rows) : "16, 32");
   check.takes(c.depth <= 512, "/depth", "takes depth up to 512", "64, 128, 256, 512");
   return check.passed();
+}
+
+/// Transposing reads of 32x32 instructions touch 64 bytes of 4 rows in one phase (of bytes: 32 of 8).
+layout::Swizzle v_swizzle_of_32(bool bytes, int log2) {
+  if (bytes) return {std::clamp(log2 - 1, 1, 3), 1, std::max(log2 - 1, 3)};
+  if (log2 <= 2) return {};  // which lie side by side
+  return log2 == 3 ? layout::Swizzle{1, 2, 2} : layout::Swizzle{2, 2, log2 - 2};
 }
 
 /// Transposing reads touch 32 bytes of 8 rows in one phase (of bytes: 16 of 16): each goes to another part of
@@ -60,6 +67,7 @@ layout::Swizzle v_swizzle(const Mfma& mfma, int vectors_per_row, int wave_column
     if (bytes) return {1, 2, log2 + 1};
     return wave_columns % 64 == 0 ? layout::Swizzle{} : layout::Swizzle{1, 2, log2};
   }
+  if (mfma.shape.m == 32) return v_swizzle_of_32(bytes, log2);
   if (bytes) return {std::min(log2, 4), 0, std::max(log2, 4)};
   return vectors_per_row <= 8 ? layout::Swizzle{2, 1, 3} : layout::Swizzle{3, 1, log2 - 1};
 }
@@ -67,7 +75,10 @@ layout::Swizzle v_swizzle(const Mfma& mfma, int vectors_per_row, int wave_column
 }  // namespace
 
 layout::Swizzle block_swizzle(const Mfma& mfma, int vectors_per_row) {
-  return {2, 1, static_cast<int>(std::bit_width(static_cast<unsigned>(vectors_per_row * mfma.frag()))) - 2};
+  // From the number of the lane group in a vector's number to the part of 32 (of 32 columns: 64) bytes.
+  const int group =
+      static_cast<int>(std::bit_width(static_cast<unsigned>(vectors_per_row * mfma.frag()))) - 1;
+  return mfma.shape.m == 32 ? layout::Swizzle{1, 2, group - 2} : layout::Swizzle{2, 1, group - 1};
 }
 
 std::optional<LdsSwizzle> wave_swizzle(const Config& user, const SwizzleKey& key, std::string_view pointer,
@@ -155,13 +166,16 @@ bool share_columns(DecodePlan& p, Config& c, const Refusals& refuse) {
     return false;
   }
   if (KVMmaOp::column_groups(p.mfma, columns, p.v_block).empty() || (flat && p.ov_depth % p.num_warps != 0)) {
-    refuse(kStreaming, {"/WN", "/depth"},
-           fmt::format("each of {} waves has {} output columns, which must be a multiple of {}", p.num_warps,
-                       columns,
-                       p.v_block || c.target == Target::gfx950 ? 16
-                       : is_fp8(c.dtype)                       ? 64
-                                                               : 32),
-           "");
+    const int unit = p.v_block ? p.mfma.shape.m : KVMmaOp::column_unit(p.mfma);
+    const std::string what = fmt::format(
+        "each of {} waves has {} output columns, which must be a multiple of {}", p.num_warps, columns, unit);
+    // Fewer waves have more of them; below one wave's the rows of the other instruction are left.
+    if (p.mfma.shape.m == 32 && align_up(p.ov_depth, p.BK) < unit) {
+      refuse(kStreaming, {"/BM", "/WM"}, what, "16");
+    } else {
+      refuse(kStreaming, {"/WN", "/depth"}, what,
+             p.mfma.shape.m == 32 ? std::to_string(p.BN / std::max(1, p.ov_depth / unit)) : "");
+    }
     return false;
   }
   if (!blocked || columns % p.BK == 0) return true;
@@ -231,6 +245,32 @@ bool set_buffers(DecodePlan& p, const Config& user, Config& c, Violations& out) 
   return true;
 }
 
+/// Of 32 rows: registers of a lane through the loop, and in the larger half of a tile.
+int registers_of_32(const DecodePlan& p) {
+  const auto fragments = [](const KVMmaOp& op) { return op.steps() * op.registers_per_step(); };
+  const int scores = p.score_tiles() * p.row_scales.score_arrays() * p.mfma.accum() + fragments(p.k_op());
+  const int outputs = p.BN / p.mfma.shape.k * p.mfma.frag_regs() + fragments(p.v_op());
+  return 4 * p.q->num_vectors() + p.output_tiles() * p.mfma.accum() + p.k->staging_registers() +
+         p.v->staging_registers() + std::max(scores, outputs);
+}
+
+/// 32 rows take twice the registers of 16: two blocks share a compute unit where those of both fit.
+bool settle_registers_of_32(DecodePlan& p, const Refusals& refuse) {
+  constexpr int kLoop = 112;  // addresses and the softmax
+  const int wanted = registers_of_32(p) + kLoop;
+  if (wanted > p.max_registers && p.ctas_per_cu > 1) {
+    p.ctas_per_cu = 1;
+    p.max_registers = std::min(target_info(p.mfma.target).max_registers, 512 / ((p.num_warps + 3) / 4));
+  }
+  if (wanted <= p.max_registers) return true;
+  refuse(
+      "V32", {"/WN", "/BN", "/BM", "/depth"},
+      fmt::format("32 packed rows take {} registers of a lane and the loop about {} more; {} waves leave {}",
+                  wanted - kLoop, kLoop, p.num_warps, p.max_registers),
+      "32");
+  return false;
+}
+
 /// Keys of a wave past 256 come by way of many registers beside their scores and fragments, each with addresses
 /// of its own where rows are looked up. Others were not seen to spill.
 bool check_registers(const DecodePlan& p, const Refusals& refuse) {
@@ -260,7 +300,8 @@ std::optional<DecodePlan> plan_decode(const Config& user, Violations& out) {
   if (!check_streaming_meaning(user, c, out)) return std::nullopt;
   c.num_smem_stages = 1, c.double_buffer = c.double_buffer_k_only = false;
   c.shared_kv = user.shared_kv.value_or(false);
-  if (!c.swizzle_k) c.swizzle_k = c.swizzle ? *c.swizzle : SwizzleKey(XorSwizzle{3, 0, 3, false});
+  const int spread = c.target == Target::gfx950 && (*c.mma_shape)[0] == 32 ? 4 : 3;  // as cdna_prefill
+  if (!c.swizzle_k) c.swizzle_k = c.swizzle ? *c.swizzle : SwizzleKey(XorSwizzle{3, 0, spread, false});
   if (!c.v_load) c.v_load = v_loads_of(c).front();
 
   DecodePlan p = decode_plan_of(c);
@@ -271,6 +312,7 @@ std::optional<DecodePlan> plan_decode(const Config& user, Violations& out) {
   place_in_lds(p, p.k->bytes(), p.v->bytes());
   p.config = std::move(c);
   p.q.emplace(p.q_shape());
+  if (p.mfma.shape.m == 32 && !settle_registers_of_32(p, Refusals(user, out))) return std::nullopt;
   if (!check_registers(p, Refusals(user, out))) return std::nullopt;
   return p;
 }

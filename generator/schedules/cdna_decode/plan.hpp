@@ -85,12 +85,16 @@ struct DecodePlan {
   bool staged() const { return k_tile->staged(); }
   /// cdna_decode with two stages of K and one of V: V(n) starts when everyone has finished tile n - 1.
   bool late_v() const { return !v_in_k && !shared && k_stages == 2 && v_stages == 1; }
-  /// Waves form a grid: 16 packed rows each one way, WN keys (then a share of the output columns) the other.
+  /// Waves form a grid: the packed rows of an instruction each one way, WN keys (then a share of the output columns) the other.
   int warps_m() const { return BM / mfma.shape.m; }
   int warps_n() const { return BN / WN; }
   /// Emitted: the wave's place along the keys, and this lane's row of the block's.
   const char* warp_n() const { return warps_m() == 1 ? "warp" : "warp_n"; }
-  const char* tile_row() const { return warps_m() == 1 ? "(lane & 15)" : "tile_row"; }
+  std::string tile_row() const { return warps_m() == 1 ? lane_row() : "tile_row"; }
+  /// Emitted: this lane's row of the wave's.
+  std::string lane_row() const { return fmt::format("(lane & {})", mfma.shape.m - 1); }
+  /// Emitted: the lanes that hold a wave's rows once.
+  std::string first_group() const { return fmt::format("lane < {}", mfma.shape.m); }
   std::vector<const char*> tensors() const { return tensor_names(v_in_k, k_rope.has_value()); }
   const KVMmaOp& k_op() const { return streaming ? k->kv_mma_op() : k_tile->kv_mma_op(); }
   const KVMmaOp& v_op() const { return streaming ? v->kv_mma_op() : v_tile->kv_mma_op(); }

@@ -1,6 +1,7 @@
 #include "generator/schedules/cdna_decode/schedule.hpp"
 #include "generator/schedules/common/parts.hpp"
 
+#include "generator/config/defaults.hpp"
 #include "generator/schedules/cdna_decode/plan.hpp"
 
 namespace kiln {
@@ -56,11 +57,7 @@ class CdnaDecode final : public Schedule {
 }  // namespace
 
 std::unique_ptr<Schedule> make_cdna_decode_streaming(Config config, Violations& out) {
-  const bool strips =
-      config.full_kv.value_or(true) && !config.rope && !config.v_from_k.value_or(false) &&
-      config.ov_depth.value_or(config.depth) == config.depth &&
-      (config.depth == 64 || config.depth == 128 || config.depth == 256 || config.depth == 512);
-  if (!config.schedule && !strips) return make_cdna_decode(std::move(config), out);
+  if (!streams_decode(config)) return make_cdna_decode(std::move(config), out);
   auto plan = cdna::plan_decode(config, out);
   return plan ? std::make_unique<CdnaDecode>(std::move(*plan)) : nullptr;
 }

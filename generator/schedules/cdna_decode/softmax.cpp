@@ -19,36 +19,52 @@ LdsTile p_tile(const DecodePlan& p) {
           {bits, 0, std::countr_zero(static_cast<unsigned>(vectors))}};
 }
 
-/// P as the accumulators of S' hold it, four keys a lane. A wave's first key is no literal: where WN is no power
-/// of two it shares bits with those of its 16-key tiles, and each tile has an address of its own.
+/// Where the run of keys from accumulator register `element` of tile `tile` goes in P's row, counted from lane 0: in
+/// the 16-byte vector from key `vector` on. The swizzle leaves a vector's bytes in their order.
+struct PPlace {
+  int vector = 0, bytes = 0;
+};
+PPlace p_place(const DecodePlan& p, int tile, int element) {
+  const int key = p.mfma.shape.m * tile + p.mfma.row(element), in_vector = key % (16 / p.p_bytes());
+  return {key - in_vector, in_vector * p.p_bytes()};
+}
+
+/// P as the accumulators of S' hold it, runs of four keys a lane. A wave's first key is no literal: where WN is no
+/// power of two it shares bits with those of its tiles of keys, and each tile has an address of its own.
 std::vector<LaneAddress> p_writes(const DecodePlan& p) {
   std::vector<LaneAddress> out;
   const bool apart = !std::has_single_bit(static_cast<unsigned>(p.WN));
+  const int m = p.mfma.shape.m;
   for (int tile = 0; tile < (apart ? p.score_tiles() : 1); ++tile) {
-    const int first = 16 * tile;
-    out.emplace_back(apart ? fmt::format("p_write_tile{}", tile) : "p_write", p_tile(p),
-                     LanePattern{[](int l) { return l % 16; },
-                                 [first, wn = p.WN](int l) { return l % 64 / 16 * 4 + first + l / 64 * wn; },
-                                 "(lane & 15)",
-                                 fmt::format("(lane / 16 * 4{} + {} * {})",
-                                             first == 0 ? "" : fmt::format(" + {}", first), p.warp_n(), p.WN),
-                                 64 * p.warps_n()});
-    for (int key = 0; key < (apart ? 1 : p.WN); key += 16) out.back().want(0, key);
+    const int first = m * tile;
+    out.emplace_back(
+        apart ? fmt::format("p_write_tile{}", tile) : "p_write", p_tile(p),
+        LanePattern{[m](int l) { return l % m; },
+                    [m, first, wn = p.WN](int l) { return l % 64 / m * 4 + first + l / 64 * wn; },
+                    p.lane_row(),
+                    fmt::format("(lane / {} * 4{} + {} * {})", m,
+                                first == 0 ? "" : fmt::format(" + {}", first), p.warp_n(), p.WN),
+                    64 * p.warps_n()});
+    for (int i = 0; i < (apart ? 1 : p.score_tiles()); ++i) {
+      for (int e = 0; e < p.mfma.accum(); e += 4) out.back().want(0, p_place(p, i, e).vector);
+    }
   }
   return out;
 }
 
-std::string p_write_at(const std::vector<LaneAddress>& writes, int tile) {
-  return writes.size() == 1 ? writes[0].at(0, 16 * tile) : writes[static_cast<std::size_t>(tile)].at(0, 0);
+std::string p_write_at(const DecodePlan& p, const std::vector<LaneAddress>& writes, int tile, int element) {
+  const bool apart = writes.size() > 1;
+  const PPlace place = p_place(p, apart ? 0 : tile, element);
+  return writes[apart ? static_cast<std::size_t>(tile) : 0].at(0, place.vector, place.bytes);
 }
 
-/// P as the B operand of V' P' wants it: four keys of 16, or bytes of eight of 32, or all of a lane's.
+/// P as the B operand of V' P' wants it: four keys or bytes of eight from each lane group in turn, or all of a lane's.
 LaneAddress p_read(const DecodePlan& p) {
-  const int keys = p.keys_per_read();
+  const int keys = p.keys_per_read(), m = p.mfma.shape.m;
   LaneAddress address("p_read", p_tile(p),
-                      {[](int l) { return l % 16; }, [keys](int l) { return keys * (l / 16); }, "(lane & 15)",
-                       fmt::format("(lane / 16 * {})", keys)});
-  for (int key = 0; key < p.BN; key += 4 * keys) address.want(0, key);
+                      {[m](int l) { return l % m; }, [m, keys](int l) { return keys * (l / m); },
+                       p.lane_row(), fmt::format("(lane / {} * {})", m, keys)});
+  for (int key = 0; key < p.BN; key += p.mfma.groups() * keys) address.want(0, key);
   return address;
 }
 
@@ -64,7 +80,7 @@ void emit_scores(Writer& w, const DecodePlan& p) {
 }  // namespace
 
 void emit_to_waves(Writer& w, const DecodePlan& p, const char* value) {
-  w.line("if (lane < 16) lds_write_float(exchange + {} * {} + {} * 4, {});", p.warp_n(), 4 * p.BM,
+  w.line("if ({}) lds_write_float(exchange + {} * {} + {} * 4, {});", p.first_group(), p.warp_n(), 4 * p.BM,
          p.warps_m() == 1 ? "lane" : "tile_row", value);
   w.line("SYNC();");
 }
@@ -95,7 +111,7 @@ void emit_decode_softmax(Writer& w, const DecodePlan& p) {
   const int count = p.score_tiles() * p.mfma.accum();
   w.line("float tile_max = s_acc[0][0];");
   for (int i = 1; i < count; ++i) w.line("tile_max = maximum(tile_max, {});", score(i));
-  for (int distance : {16, 32})
+  for (int distance = p.mfma.shape.m; distance < 64; distance *= 2)
     w.line("tile_max = maximum(tile_max, from_lane((lane ^ {}) * 4, tile_max));", distance);
   emit_to_waves(w, p, "tile_max");
   w.line("float new_max = row_max;");
@@ -124,16 +140,15 @@ void emit_decode_softmax(Writer& w, const DecodePlan& p) {
   p.row_scales.emit_signs(w, p.scores());
   if (p.row_scales.in_p()) p.row_scales.emit_apply(w, p.scores(), "P");
   const std::vector<LaneAddress> writes = p_writes(p);
-  for (int t = 0; t < p.score_tiles(); ++t) {
+  for (int i = 0; i < count; i += 4) {
+    const std::string at = p_write_at(p, writes, i / p.mfma.accum(), i % p.mfma.accum());
     if (p.q_bytes()) {
-      w.line("lds_write_4(lds + {0}, pack_fp8(s_acc[{1}][0], s_acc[{1}][1], s_acc[{1}][2], s_acc[{1}][3]));",
-             p_write_at(writes, t), t);
+      w.line("lds_write_4(lds + {}, pack_fp8({}, {}, {}, {}));", at, score(i), score(i + 1), score(i + 2),
+             score(i + 3));
       continue;
     }
-    w.line(
-        "lds_write_8(lds + {0}, u32x2{{{2}(s_acc[{1}][0], s_acc[{1}][1]), {2}(s_acc[{1}][2], "
-        "s_acc[{1}][3])}});",
-        p_write_at(writes, t), t, p.pack());
+    w.line("lds_write_8(lds + {0}, u32x2{{{1}({2}, {3}), {1}({4}, {5})}});", at, p.pack(), score(i),
+           score(i + 1), score(i + 2), score(i + 3));
   }
 }
 
@@ -144,7 +159,7 @@ void emit_read_p(Writer& w, const DecodePlan& p) {
     const int bytes = p.keys_per_read() * p.p_bytes(), reads = 4 * p.mfma.frag_regs() / bytes;
     for (int i = 0; i < reads; ++i)
       parts += fmt::format("{}lds_read_{}(lds + {})", i == 0 ? "" : ", ", bytes,
-                           read.at(0, step * p.mfma.shape.k + i * 4 * p.keys_per_read()));
+                           read.at(0, step * p.mfma.shape.k + i * p.mfma.groups() * p.keys_per_read()));
     w.line("p[{}] = {};", step, reads == 1 ? parts : fmt::format("join({})", parts));
   }
 }

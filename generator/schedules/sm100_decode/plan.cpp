@@ -101,9 +101,7 @@ int most_rows(const Config& m) {
 /// Packed query rows of a tile, unless asked: query tokens times query heads of a KV head. Where neither is known 16, and
 /// 64 of a latent cache, whose rows all heads read.
 int default_rows(const Config& c) {
-  const bool counted = c.num_q_heads && c.kv_num_heads;
-  const int heads = c.group.value_or(counted ? *c.num_q_heads / *c.kv_num_heads : *c.v_from_k ? 64 : 16);
-  const int rows = heads * c.queries.value_or(1);
+  const int rows = packed_rows(c, *c.v_from_k ? 64 : 16);
   return std::min(rows <= 16 ? 16 : rows <= 32 ? 32 : 64, most_rows(c));
 }
 

@@ -3,6 +3,7 @@
 
 #include <fmt/format.h>
 
+#include "generator/config/defaults.hpp"
 #include "generator/config/rope.hpp"
 #include "generator/operands/operand_form.hpp"
 #include "generator/schedules/sm90_decode/planning.hpp"
@@ -123,9 +124,7 @@ bool exceeds_registers(const DecodePlan& p, const Config& c, int rows) {
 /// wide outputs 16.
 int default_rows(const DecodePlan& p, const Config& c) {
   if (is_prefill(c)) return 64;
-  const bool counted = c.num_q_heads && c.kv_num_heads;
-  const int heads = c.group.value_or(counted ? *c.num_q_heads / *c.kv_num_heads : 16);
-  const int rows = heads * c.queries.value_or(1);
+  const int rows = packed_rows(c, 16);
   if (rows <= 8 && !p.grouped()) return 8;
   if (p.v_in_k && halves(p, c) && p.ov_depth > 256 && registers_beside_scores(c) <= 24) return 64;
   const int most = p.ov_depth <= 256 ? 64 : 16;
