@@ -58,6 +58,10 @@ TEST_CASE("streaming decode of 32 rows: V in blocks and by elements, waves of an
   // Each wave has one fragment's columns: the swizzle moves vectors within them only.
   for (const char* target : {"gfx90a", "gfx942", "gfx950"})
     check_ladder(rows32(target, "bf16", 128, R"(, "v_load": "block", "BN": 128, "WN": 32)"), kCases);
+  // Rows move vectors across the columns of several waves.
+  check_ladder(rows32("gfx950", "bf16", 128,
+                      R"(, "v_load": "block", "swizzle_v": {"bits": 2, "base": 1, "shift": 6})"),
+               kCases);
 }
 
 TEST_CASE("streaming decode of 32 rows keeps to the registers") {
@@ -80,6 +84,8 @@ TEST_CASE("rows of a tile follow the named group and queries") {
     CHECK(rows_of(config_text(target, "bf16", 128, R"("num_q_heads": 64, "kv_num_heads": 2)", "decode")) ==
           32);
     CHECK(rows_of(config_text(target, "bf16", 128, R"("BM": 32)", "decode")) == 32);
+    CHECK(rows_of(config_text(target, "bf16", 256, R"("BM": 32)", "decode")) ==
+          32);  // strips fit, tiles would not
     // Tiles that the config fixes stay those of 16 rows.
     CHECK(rows_of(config_text(target, "bf16", 128, R"("group": 32, "BN": 64)", "decode")) == 16);
     CHECK(rows_of(config_text(target, "bf16", 128, R"("group": 32, "BM": 16)", "decode")) == 16);

@@ -137,7 +137,7 @@ TEST_CASE("a schedule's refusal blames keys that are set") {
                      "rope_depth": 64, "nope_depth": 64})") == Pointers{"/nope_depth", "/rope_depth"});
   // Defaults that follow from what was set, and tiles that do not fit though nothing but the depth was.
   CHECK(pointers(R"({"target": "gfx942", "operation": "decode", "dtype": "fp16", "depth": 64,
-                     "WM": 32})") == Pointers{"/WM"});
+                     "WM": 48})") == Pointers{"/WM"});
   CHECK(pointers(R"({"target": "sm_90a", "operation": "prefill", "dtype": "bf16", "depth": 320})") ==
         Pointers{"/depth"});
   CHECK(pointers(R"({"target": "sm_90a", "operation": "prefill", "dtype": "fp16", "depth": 256,
