@@ -119,22 +119,24 @@ void fill_amd_prefill_tiles(Config& c) {
   fill(c.WN, *c.BN);
 }
 
+/// Keys of a tile of AMD decode, before those that its waves ask for.
+int amd_decode_keys(const Config& c) {
+  const bool alias = *c.v_from_k, wide = widest(c) > 256, bytes = is_fp8(c.dtype);
+  // Whole tiles of K and V side by side: streaming takes 512 columns, other wide rows do not stream.
+  if (wide && !alias && *c.full_kv && !bytes && (c.depth != 512 || *c.ov_depth != 512)) return 32;
+  if (c.target != Target::gfx950) return c.depth > 224 && !bytes ? 32 : 64;
+  const bool streams = widest(c) <= 128 || std::has_single_bit(static_cast<unsigned>(widest(c)));
+  return alias || (*c.dma == "reg_staged" && !streams && !bytes) ? 64 : 128;
+}
+
 void fill_amd_decode_tiles(Config& c) {
-  const bool alias = *c.v_from_k, gfx950 = c.target == Target::gfx950;
   const int mma_n = (*c.mma_shape)[1];
   fill(c.WM, (*c.mma_shape)[0]);
-  const bool staged = *c.dma == "reg_staged";
   // Latent rows serve many heads: two row tiles of waves share them. Four waves share the copies of wide rows by way of
   // registers.
-  fill(c.BM, alias || (staged && widest(c) > 512) ? 2 * *c.WM : *c.WM);
-  // Whole tiles of K and V side by side: streaming takes 512 columns, other wide rows do not stream.
-  const bool whole =
-      widest(c) > 256 && !alias && *c.full_kv && !is_fp8(c.dtype) && (c.depth != 512 || *c.ov_depth != 512);
-  const bool uneven =
-      widest(c) > 128 && !std::has_single_bit(static_cast<unsigned>(widest(c)));  // no streaming
-  const int wide = alias || (staged && uneven && !is_fp8(c.dtype)) ? 64 : 128;
-  const int waves = decode_waves(c);
-  const int few = whole ? 32 : gfx950 ? wide : c.depth > 224 && !is_fp8(c.dtype) ? 32 : 64;
+  const bool two = *c.v_from_k || (*c.dma == "reg_staged" && widest(c) > 512);
+  fill(c.BM, two ? 2 * *c.WM : *c.WM);
+  const int waves = decode_waves(c), few = amd_decode_keys(c);
   const int keys = mma_n == 32 ? std::max(few, mma_n * waves) : few;
   fill(c.BN, std::max({keys, *c.BK, c.WN.value_or(0)}));
   const int share = *c.BN / waves;

@@ -19,6 +19,13 @@ inline int k_columns(const Config& resolved) {
   return resolved.rope ? resolved.depth - *resolved.rope_depth : resolved.depth;
 }
 
+/// Columns of one tile of K in shared memory: rotary ones in a tensor of their own lie behind the others, apart where V
+/// is read from K.
+inline int tile_columns(const Config& resolved) {
+  return has_rope_tensor(resolved) && !resolved.v_from_k.value_or(false) ? resolved.depth
+                                                                         : k_columns(resolved);
+}
+
 /// Elements of `kv_dtype` from the first column read of a row to the end of the last, of a tail in whole 16
 /// bytes.
 inline int row_elements(const Config& resolved) {

@@ -622,6 +622,9 @@ kiln_prefill_bf16_d64_ragged_causal_sm90a_part(const __grid_constant__ TensorMap
         const int own_blocks = (max(min(work.seqlen_k, (position + 63) + 1), 1) + 111) / 112;
         #pragma unroll 1
         for (; n >= own_blocks; --n) {
+          mbarrier_wait(mbar_k_full + k_stage * 8, k_phase);
+          mbarrier_wait(mbar_v_full + v_stage * 8, v_phase);
+          __syncwarp();  // no lane waits for a tile after its slot has gone back
           if (lane == 0) mbarrier_arrive(mbar_k_empty + k_stage * 8);
           if (++k_stage == 4) { k_stage = 0; k_phase ^= 1; }
           if (lane == 0) mbarrier_arrive(mbar_v_empty + v_stage * 8);

@@ -659,7 +659,8 @@ kiln_prefill_bf16_d256_ragged_causal_sm90a(const __grid_constant__ TensorMap q_m
         #pragma unroll 1
         for (; n >= own_blocks; --n) {
           mbarrier_wait(mbar_k_full + k_stage * 8, k_phase);
-          __syncwarp();  // no lane waits for K after its slot has gone back
+          mbarrier_wait(mbar_v_full + v_stage * 8, v_phase);
+          __syncwarp();  // no lane waits for a tile after its slot has gone back
           if (lane == 0) mbarrier_arrive(mbar_k_empty + k_stage * 8);
           k_phase ^= k_stage; k_stage ^= 1;
           if (lane == 0) mbarrier_arrive(mbar_v_empty + v_stage * 8);

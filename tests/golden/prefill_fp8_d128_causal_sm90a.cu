@@ -566,7 +566,8 @@ kiln_prefill_fp8_d128_causal_sm90a(const __grid_constant__ TensorMap q_map,
         #pragma unroll 1
         for (; n >= own_blocks; --n) {
           mbarrier_wait(mbar_k_full + k_stage * 8, k_phase);
-          __syncwarp();  // no lane waits for K after its slot has gone back
+          mbarrier_wait(mbar_v_full + v_stage * 8, v_phase);
+          __syncwarp();  // no lane waits for a tile after its slot has gone back
           if (lane == 0) mbarrier_arrive(mbar_k_empty + k_stage * 8);
           if (++k_stage == 4) { k_stage = 0; k_phase ^= 1; }
           if (lane == 0) mbarrier_arrive(mbar_v_empty + v_stage * 8);

@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "tests/serving/emulated.hpp"
+#include "tests/serving/ladder_check.hpp"
 #include "workbench/verify/ladder.hpp"
 #include "workbench/verify/runner.hpp"
 
@@ -78,4 +79,16 @@ TEST_CASE("ragged prefill: a long sequence among short ones costs what the two c
   std::vector<std::int64_t> both = shorter;
   both.insert(both.begin() + 20, longer[0]);
   CHECK(instructions(plan, both) < 1.05 * (instructions(plan, longer) + instructions(plan, shorter)));
+}
+
+// Of three tiles the first rows see two, and V of the last keys comes into the slot of the tile that they pass over.
+TEST_CASE("prefill whose first rows pass over a tile, and then fill every slot again") {
+  for (const char* operand : {"contiguous", "ragged", "paged"}) {
+    auto config = nlohmann::ordered_json::parse(
+        R"({"target": "sm_90a", "operation": "prefill", "dtype": "bf16", "depth": 192,
+        "ov_depth": 128, "mask": "causal", "lse": true})");
+    config["operand"] = {{"kind", operand}};
+    CAPTURE(operand);
+    kiln::test::check_at_tile_ends(make_plan(parse_config(config.dump(), "test")), 0);
+  }
 }

@@ -222,6 +222,36 @@ TEST_CASE("two tensors in every operand kind, with masks, modifiers and widths")
   }
 }
 
+TEST_CASE("prefill of sm_90a: both parts of K in one tile, in every operand kind") {
+  const auto prefill = [](const std::string& more) {
+    Json config = Json::parse(R"({"target": "sm_90a", "operation": "prefill", "dtype": "bf16", "depth": 192,
+        "ov_depth": 128, "rope_depth": 64, "rope": {"layout": "separate"}, "mask": "causal", "lse": true})");
+    config.merge_patch(Json::parse("{" + more + "}"));
+    return config;
+  };
+  std::uint64_t seed = 0;
+  for (const char* more :
+       {R"("operand": {"kind": "ragged"})", R"("operand": {"kind": "paged", "page_size": 16})",
+        R"("operand": {"kind": "paged", "page_size": 33}, "dtype": "fp16")",
+        R"("operand": {"kind": "continuous"})", R"("cluster": 2, "mask": "none")", R"("shared_ring": true)",
+        R"("num_qk_stages": 3, "score_mod": "alibi")",
+        R"("depth": 256, "rope_depth": 128, "mask": {"sliding_window": 100})"}) {
+    CAPTURE(more);
+    const Plan plan = plan_of(prefill(more));
+    CHECK(generate(make_plan(plan.resolved())).text == generate(plan).text);
+    check_at_tile_ends(plan, seed++);
+  }
+  const auto refused = [&](const char* more, const char* text) {
+    CAPTURE(more);
+    CHECK_THROWS_WITH_AS(plan_of(prefill(more)), doctest::Contains(text), Error);
+  };
+  refused(R"("rope_depth": 48)", "multiples of 64");
+  refused(R"("head_dim_offset": 64)", "/head_dim_offset");
+  refused(R"("kv_dtype": "fp8_e4m3")", "/kv_dtype");
+  refused(R"("tma_fold": "chunk_outer")", "/tma_fold");
+  refused(R"("v_from_k": true)", "/v_from_k");
+}
+
 TEST_CASE("8-bit columns beside 16-bit rotary ones, with every scale") {
   std::uint64_t seed = 80;
   for (

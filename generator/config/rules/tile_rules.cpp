@@ -80,7 +80,7 @@ std::string v8_tma(const Config& c) {
   // Padded as K lies in shared memory.
   const int bytes = swizzle_bytes(c), size = static_cast<int>(size_of(c.kv_dtype.value_or(c.dtype)));
   if (!c.BK || bytes < 16) return "";
-  const int padded = padded_depth(size, bytes, k_columns(c));
+  const int padded = padded_depth(size, bytes, tile_columns(c));
   if (c.num_qk_stages) {
     if (*c.BK * *c.num_qk_stages == padded) return "";
     return fmt::format("BK ({}) must be padded depth / num_qk_stages = {} / {}", *c.BK, padded,

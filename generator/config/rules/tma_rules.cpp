@@ -18,7 +18,7 @@ int element_bytes(const Config& c) {
   return static_cast<int>(size_of(kv_dtype(c)));
 }
 int padded_qk(const Config& c) {
-  return padded_depth(element_bytes(c), std::max(16, swizzle_bytes(c)), k_columns(c));
+  return padded_depth(element_bytes(c), std::max(16, swizzle_bytes(c)), tile_columns(c));
 }
 /// Columns of one K chunk: BK, else the padded depth over the stages.
 int chunk_columns(const Config& c) {
@@ -66,7 +66,7 @@ std::string v20_box(const Config& c) {
              : "";
 }
 std::string v20_stride(const Config& c) {
-  const int columns = c.cache_depth.value_or(c.depth), size = element_bytes(c);
+  const int columns = c.cache_depth.value_or(k_columns(c)), size = element_bytes(c);
   if (columns * size % 16 != 0)
     return fmt::format("rows of {} elements are {} bytes: a tensor copy needs a multiple of 16", columns,
                        columns * size);
@@ -74,7 +74,7 @@ std::string v20_stride(const Config& c) {
 }
 std::string v20_value_stride(const Config& c) {
   // V's rows have the columns around those read that K's have.
-  const int around = c.cache_depth.value_or(c.depth) - c.depth;
+  const int around = c.cache_depth.value_or(k_columns(c)) - k_columns(c);
   const int columns = c.ov_depth.value_or(c.depth) + around, size = element_bytes(c);
   if (c.v_from_k.value_or(false) || columns * size % 16 == 0) return "";
   return fmt::format("rows of {} elements are {} bytes: a tensor copy needs a multiple of 16", columns,

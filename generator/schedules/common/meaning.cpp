@@ -75,8 +75,12 @@ void MeaningCheck::takes_fp8() const {
   takes(*filled_.kv_dtype == user_.dtype, "/kv_dtype", "takes kv_dtype equal to dtype where Q is FP8", name);
 }
 
-void MeaningCheck::takes_plain_rows() const {
+void MeaningCheck::takes_own_v() const {
   takes(!*filled_.v_from_k, "/v_from_k", "reads V from its own tensor", "false");
+}
+
+void MeaningCheck::takes_plain_rows() const {
+  takes_own_v();
   takes(user_.nope_depth.value_or(user_.depth) == user_.depth, "/nope_depth", "has no rope columns",
         std::to_string(user_.depth));
   takes(*filled_.rope_depth == 0, "/rope_depth", "has no rope columns", "0");
@@ -176,7 +180,12 @@ bool check_prefill_meaning(const Config& c, std::string_view schedule,
     if (bytes == PrefillBytes::fp8) check.takes_one_scale_a_row();
   }
   check.takes_whole_prefill();
-  check.takes_plain_rows();
+  if (m.rope) {
+    check.takes_own_v();
+    check.takes_rows_of_depth();
+  } else {
+    check.takes_plain_rows();
+  }
   check.takes_positive_scale();
   for (const auto& [pointer, value] : {std::pair{"/depth", c.depth}, std::pair{"/ov_depth", *m.ov_depth}}) {
     const int step = fp8 ? 32 : 16;  // columns of a matrix instruction

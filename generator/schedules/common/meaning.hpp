@@ -33,6 +33,7 @@ class MeaningCheck {
   /// Rows of Q are `depth` columns, and what is read of those of K and V too, all of them multiplied, V in
   /// its own tensor: no rope columns, no latent cache.
   void takes_plain_rows() const;
+  void takes_own_v() const;
   /// Rows of Q are `depth` columns, and what is read of K's too, rope columns among them; V may lie in K's.
   void takes_rows_of_depth() const;
   void takes_ov_depth_of_depth() const;

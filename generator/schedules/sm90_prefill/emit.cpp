@@ -33,6 +33,9 @@ std::vector<KernelParam> tensor_maps(const Parts& parts) {
   parts.output->add_map(params, map("o", prefill::kBoxRows, p.o_panel_columns(), p.o_span));
   parts.copies->set_maps(params[1], params[2], l2_promotion);
   parts.tiles->set_maps(params[1], params[2]);
+  if (p.rope == 0) return params;
+  params.push_back(map("k_rope", p.k->box_rows(), p.panel_columns(), p.span_bytes));
+  parts.copies->set_rope_map(params.back(), l2_promotion);
   return params;
 }
 
@@ -85,6 +88,7 @@ void emit_work(Writer& w, const PrefillPlan& p) {
 
 void emit_prefetch_maps(Writer& w, const Parts& parts) {
   for (const char* name : {"q", "k", "v"}) w.line("prefetch_tensor_map(&{}_map);", name);
+  if (parts.plan.rope > 0) w.line("prefetch_tensor_map(&k_rope_map);");
   parts.output->emit_prefetch_map(w);
   parts.scales->emit_prefetch_maps(w);
 }

@@ -130,6 +130,13 @@ struct Tensor {
   const TMAConsumerPipeline& pipeline;
   bool k;
   const char* title() const { return k ? "K" : "V"; }
+  /// The tensor that panel `panel` of a tile comes from, and its panel there.
+  const char* source(const PrefillPlan& p, int panel) const {
+    return k && panel >= p.k_panels() ? "k_rope" : name;
+  }
+  int source_panel(const PrefillPlan& p, int panel) const {
+    return k && panel >= p.k_panels() ? panel - p.k_panels() : panel;
+  }
 };
 
 class SlotWaits : public Part {
@@ -146,6 +153,7 @@ class KeyCopies : public Part {
   void use(Prelude& prelude) const;
   /// The tensor maps' special forms.
   virtual void set_maps(KernelParam& k, KernelParam& v, int l2_promotion) const;
+  virtual void set_rope_map(KernelParam&, int) const {}
   virtual void add_capacity(std::vector<KernelParam>&) const {}
   virtual std::vector<std::string> key_axes() const;
   /// Where the lengths of the keys come from, of operands whose sequences differ: a parameter, the function that

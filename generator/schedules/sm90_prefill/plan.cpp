@@ -10,6 +10,7 @@
 #include "base/integers.hpp"
 #include "generator/config/defaults.hpp"
 #include "generator/config/masks.hpp"
+#include "generator/config/rope.hpp"
 #include "generator/emit/output_elements.hpp"
 #include "generator/operands/operand_form.hpp"
 #include "generator/schedules/common/meaning.hpp"
@@ -32,13 +33,36 @@ int swizzle_span(SwizzleMode mode) {
   return 0;
 }
 
+/// Rotary columns in a tensor of their own: whole panels beside whole panels, of K's 16-bit type.
+void check_rope(const Config& c, const Config& m, Violations& out) {
+  if (!m.rope) return;
+  const MeaningCheck check(c, m, "sm90_prefill", out);
+  const std::string type(to_string(c.dtype));
+  check.takes(has_rope_tensor(m), "/rope/layout", "has rotary columns in a tensor of their own", "separate");
+  check.takes(size_of(c.dtype) == 2 && *m.rope->dtype == c.dtype, "/rope/dtype",
+              "has them in Q's 16-bit type", type);
+  check.takes(*m.kv_dtype == c.dtype, "/kv_dtype", "takes kv_dtype equal to dtype beside a tensor of them",
+              type);
+  check.takes(*m.head_dim_offset == 0, "/head_dim_offset",
+              "reads rows beside a tensor of rotary columns from their start", "0");
+  check.takes(c.tma_fold.value_or("auto") == "auto" || c.tma_fold == "none", "/tma_fold",
+              "copies a panel at a time where rotary ones are in a tensor of their own", "none");
+  constexpr int kPanel = 64;
+  for (const auto& [pointer, columns] :
+       {std::pair{"/rope_depth", *m.rope_depth}, std::pair{"/nope_depth", *m.nope_depth}})
+    check.takes(columns % kPanel == 0, pointer,
+                fmt::format("has both parts of a row in multiples of {}", kPanel),
+                std::to_string(align_up(columns, kPanel)));
+}
+
 bool check_meaning(const Config& c, Violations& out) {
   const auto before = out.size();
   check_prefill_meaning(c, "sm90_prefill",
                         {"BK", "swizzle", "num_kv_stages", "num_qk_stages", "cluster", "exp_offload",
-                         "pv_operand", "tma_fold", "shared_ring"},
+                         "pv_operand", "tma_fold", "shared_ring", "rope"},
                         PrefillBytes::fp8_or_scales_in_rows, out);
   const Config m = with_shared_defaults(c);
+  check_rope(c, m, out);
   const auto& scales = m.operand->quantization;
   if (is_narrow(m) && scales_by_row(scales) &&
       PrefillPlan::groups_of(m, std::max(c.depth, *m.ov_depth)) > 1 && scales->block % 16 != 0) {
@@ -84,6 +108,7 @@ class Planner {
     c_ = with_shared_defaults(user_);
     p_.depth = c_.depth;
     p_.ov_depth = *c_.ov_depth;
+    p_.rope = p_.depth - k_columns(c_);
     p_.ragged = operand_form(c_.operand->kind).ragged_q;
     p_.results = RowResults(c_);
     p_.o_floats = *c_.out_dtype == DType::f32;

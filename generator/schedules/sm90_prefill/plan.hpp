@@ -34,6 +34,7 @@ struct PrefillPlan {
   int cluster = 1;              ///< blocks that share K and V: each loads its part of a tile for all of them
   int num_math_warpgroups;      ///< BM / 64
   int span_bytes;               ///< swizzle span of the tiles of Q, K and V as they are copied
+  int rope = 0;                 ///< of depth: rotary columns in a tensor of their own
   int padded_depth, padded_ov;  ///< columns in shared memory, whole panels: those past the tensor's are zeros
   int o_span, v_span;           ///< of O's, and of V's as wgmma reads it
   int element_bytes = 2;        ///< of Q, and of K and V as the products take them
@@ -76,6 +77,8 @@ struct PrefillPlan {
   int q_stride() const { return separate_o ? q_bytes() : std::max(q_bytes(), o_bytes()); }
   int o_stride() const { return separate_o ? o_bytes() : q_stride(); }
   int panel_columns() const { return span_bytes / element_bytes; }
+  /// Panels of a tile of K that come from K; those after them are rotary columns of a tensor of their own.
+  int k_panels() const { return (padded_depth - rope) / panel_columns(); }
   int o_panel_columns() const { return o_span / 2; }
 
   // Narrow K and V, and V of FP8: what is copied goes through the other warps of warpgroup 0.

@@ -30,12 +30,14 @@ class Boxes : public KeyCopies {
  protected:
   virtual void emit_box(Writer& w, const Tensor& of, const Landing& to, const std::string& block, int qk,
                         int panel) const {
-    w.line("tma_load({}, &{}_map, {}, {}, {});", to.at(p_, panel, 0), of.name, to.ring.full(qk),
-           parts_.items->coordinates(column(to, panel), row(block), "work.k_start", "work.kv_head",
+    w.line("tma_load({}, &{}_map, {}, {}, {});", to.at(p_, panel, 0), of.source(p_, panel), to.ring.full(qk),
+           parts_.items->coordinates(column(of, to, panel), row(block), "work.k_start", "work.kv_head",
                                      to.fold > 1 ? fmt::format(", {}", panel) : ""),
            kEvictLast);
   }
-  int column(const Landing& to, int panel) const { return to.fold > 1 ? 0 : panel * p_.panel_columns(); }
+  int column(const Tensor& of, const Landing& to, int panel) const {
+    return to.fold > 1 ? 0 : of.source_panel(p_, panel) * p_.panel_columns();
+  }
   std::string row(const std::string& block) const { return factor(block) + fmt::format(" * {}", p_.BN); }
 };
 
@@ -49,8 +51,8 @@ class SharedBoxes final : public Boxes {
                 int panel) const override {
     const int rows = of.pipeline.box_rows();
     w.line("tma_load_multicast({} + rank * {}, &{}_map, {}, {}, {}, {});", to.at(p_, panel, 0),
-           rows * p_.span_bytes, of.name, to.ring.full(qk),
-           parts_.items->coordinates(column(to, panel), fmt::format("{} + rank * {}", row(block), rows),
+           rows * p_.span_bytes, of.source(p_, panel), to.ring.full(qk),
+           parts_.items->coordinates(column(of, to, panel), fmt::format("{} + rank * {}", row(block), rows),
                                      "work.k_start", "work.kv_head"),
            kEvictLast, (1 << p_.cluster) - 1);
   }
@@ -63,6 +65,9 @@ class Pages final : public KeyCopies {
   void set_maps(KernelParam& k, KernelParam& v, int l2_promotion) const override {
     k.map = p_.operand->map(p_.panel_columns(), p_.span_bytes, l2_promotion, p_.k_fold);
     v.map = p_.operand->map(p_.panel_columns(), p_.span_bytes, l2_promotion, p_.v_fold);
+  }
+  void set_rope_map(KernelParam& k_rope, int l2_promotion) const override {
+    k_rope.map = p_.operand->map(p_.panel_columns(), p_.span_bytes, l2_promotion);
   }
   void add_capacity(std::vector<KernelParam>& params) const override {
     params.push_back({KernelParam::Kind::i32, "key_capacity", {}});
@@ -108,8 +113,9 @@ class Pages final : public KeyCopies {
     std::string dst = to.at(p_, panel, round * 32 * rows * p_.operand->inner(to.fold));
     if (p_.operand->num_pages() > 1)
       dst += fmt::format(" + lane * {}", rows * to.row_bytes * p_.operand->inner(to.fold));
-    w.line("tma_load({}, &{}_map, {}, {}, {});", dst, of.name, to.ring.full(qk),
-           p_.operand->box_coordinates(of.name, factor(block), round, panel, p_.panel_columns(), to.fold),
+    w.line("tma_load({}, &{}_map, {}, {}, {});", dst, of.source(p_, panel), to.ring.full(qk),
+           p_.operand->box_coordinates(of.name, factor(block), round, of.source_panel(p_, panel),
+                                       p_.panel_columns(), to.fold),
            kEvictLast);
   }
 };

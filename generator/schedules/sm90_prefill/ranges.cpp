@@ -83,10 +83,10 @@ class TilesOfShortWindow final : public TilesOfWindow {
 // Tiles from n down that are behind the keys of all rows of this warpgroup, but not of a later one. At least
 // one tile stays, the peeled one.
 //
-// K is waited for all the same: a wait tells a tile only from the one before it in its slot, and would take
-// the coming of a skipped tile for that of the next one there. In turns the last warpgroup, which skips
-// nothing, has seen K before the next turn. And it waits for V before it releases the K whose slot the next
-// V in that place comes after, so V's slots go back unseen.
+// K and V are waited for all the same: a wait tells a tile only from the one before it in its slot, and would take
+// the coming of a skipped tile for that of the next one there. In turns the last warpgroup, which skips nothing,
+// has seen K before the next turn, and waits for V in the turn before that in which the next V in its place is
+// waited for. Where rows of V are zeroed, that is before any turn.
 // That may complete the phase of an earlier tile too soon, but the producer goes on to these tiles only once
 // it has Q's rows of every warpgroup back, and by then each of them has released all V, but the last, of the
 // item before.
@@ -112,25 +112,16 @@ class ReleasedTiles : public SkippedTiles {
   virtual void emit_waits(Writer&) const {}
 };
 
-class TilesReleasedAfterK : public ReleasedTiles {
+class TilesReleasedAfterBoth final : public ReleasedTiles {
  public:
   using ReleasedTiles::ReleasedTiles;
 
  protected:
   void emit_waits(Writer& w) const override {
     for (int qk = 0; qk < p_.num_qk_stages; ++qk) p_.k->emit_wait(w, qk);
-    emit_wait_v(w);
-    w.line("__syncwarp();  // no lane waits for K after its slot has gone back");
+    p_.v->emit_wait(w, 0);
+    w.line("__syncwarp();  // no lane waits for a tile after its slot has gone back");
   }
-  virtual void emit_wait_v(Writer&) const {}
-};
-
-class TilesReleasedAfterV final : public TilesReleasedAfterK {
- public:
-  using TilesReleasedAfterK::TilesReleasedAfterK;
-
- protected:
-  void emit_wait_v(Writer& w) const override { p_.v->emit_wait(w, 0); }
 };
 
 }  // namespace
@@ -148,8 +139,8 @@ std::unique_ptr<const SkippedTiles> skipped_tiles_of(const Parts& parts) {
   if (!p.skips_tiles) return std::make_unique<SkippedTiles>(parts);
   const int most = (p.BM - 64 + p.BN - 1) / p.BN;
   // Converters may be behind the producer and not have asked for the slots yet.
-  if (most >= p.num_kv_stages || p.narrow) return std::make_unique<TilesReleasedAfterV>(parts);
-  if (!p.ping_pong) return std::make_unique<TilesReleasedAfterK>(parts);
+  if (!p.ping_pong || p.ragged || p.shared_ring || p.narrow || most >= p.num_kv_stages)
+    return std::make_unique<TilesReleasedAfterBoth>(parts);
   return std::make_unique<ReleasedTiles>(parts);
 }
 

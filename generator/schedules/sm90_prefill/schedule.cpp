@@ -18,7 +18,9 @@ class Sm90Prefill final : public Schedule {
     const auto& p = plan_;
     const int bytes = p.narrow ? 1 : p.element_bytes, span = p.narrow ? p.raw_span() : p.span_bytes;
     const auto operand = [&](int depth, int fold) { return p.operand->constants(bytes, span, depth, fold); };
-    return {{"mha_operand", {{"k", operand(p.depth, p.k_fold)}, {"v", operand(p.ov_depth, p.v_fold)}}},
+    nlohmann::ordered_json k = operand(p.depth - p.rope, p.k_fold);
+    if (p.rope > 0) k["rope_row_width"] = p.rope, k["rope_base_offset_bytes"] = 0;
+    return {{"mha_operand", {{"k", std::move(k)}, {"v", operand(p.ov_depth, p.v_fold)}}},
             {"tma_consumer_pipeline", {{"k", p.k->constants()}, {"v", p.v->constants()}}}};
   }
   Resources resources() const override {
