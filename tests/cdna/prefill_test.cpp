@@ -101,7 +101,7 @@ TEST_CASE("a plan that no copy or load can serve is refused by name") {
             .find("/depth = 100: not-yet: cdna_prefill takes rows of whole 16 bytes") != std::string::npos);
   CHECK(refusal(config_text("gfx942", "bf16", 128, R"("num_smem_stages": 1)")).find("/num_smem_stages = 1") !=
         std::string::npos);
-  CHECK(refusal(config_text("gfx942", "bf16", 128, R"("BM": 32)", "decode")).find("/BM = 32") !=
+  CHECK(refusal(config_text("gfx942", "bf16", 128, R"("BM": 48)", "decode")).find("/BM = 48") !=
         std::string::npos);
   CHECK(
       refusal(config_text("gfx90a", "bf16", 128, R"("operand": {"kind": "paged", "page_size": 2})")).empty());

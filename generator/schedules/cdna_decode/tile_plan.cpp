@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <bit>
 
 #include "generator/config/defaults.hpp"
 #include "generator/config/rope.hpp"
@@ -237,14 +238,15 @@ int lasting_registers(const DecodePlan& p) {
 /// step, addresses, the softmax. They want 90 to 110 and spill nothing with the least; of a ring up to the most.
 constexpr int kLeastLoopRegisters = 80, kMostLoopRegisters = 112;
 constexpr int kFragmentLoopRegisters = 72;  ///< beside the fragments of whole rows of K
-constexpr int kFewRegisters = 128;  ///< of sixteen waves a compute unit, of which the loop takes nearly all
+constexpr int kFewRegisters = 128;  ///< of more than twelve waves: unequal copies of theirs take nearly all
 
 /// What the loop takes at least: fragments of one step, or where the compiler asks for all of a row at once, all.
 int least_loop_registers(const DecodePlan& p) {
   const KVMmaOp& op = p.k_op();
   const int row = op.steps() * op.registers_per_step() * p.k_tile->num_k_tiles();
-  const int least = p.max_registers <= kFewRegisters ? kMostLoopRegisters + 4 : kLeastLoopRegisters;
-  return std::max(least, row + kFragmentLoopRegisters);
+  const bool few = p.max_registers <= kFewRegisters;
+  if (few && !std::has_single_bit(static_cast<unsigned>(p.num_warps))) return kMostLoopRegisters + 4;
+  return few ? kLeastLoopRegisters : std::max(kLeastLoopRegisters, row + kFragmentLoopRegisters);
 }
 
 /// Two blocks a compute unit where registers hold them, as LDS does.
