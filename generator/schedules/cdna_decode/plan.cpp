@@ -257,8 +257,9 @@ int registers_of_32(const DecodePlan& p) {
 /// 32 rows take twice the registers of 16: two blocks share a compute unit where those of both fit.
 bool settle_registers_of_32(DecodePlan& p, const Refusals& refuse) {
   constexpr int kLoop = 112;  // addresses and the softmax
+  constexpr int kSpare = 32;  // what custom masks and ragged rows were seen to take besides
   const int wanted = registers_of_32(p) + kLoop;
-  if (wanted > p.max_registers && p.ctas_per_cu > 1) {
+  if (wanted + kSpare > p.max_registers && p.ctas_per_cu > 1) {
     p.ctas_per_cu = 1;
     p.max_registers = std::min(target_info(p.mfma.target).max_registers, 512 / ((p.num_warps + 3) / 4));
   }
