@@ -16,19 +16,19 @@ void fill(std::optional<T>& key, U value) {
   if (!key) key = T(value);
 }
 
-/// Output columns that 32x32 instructions read together: bytes are turned four at a time, 16 bits two.
-int columns_of_32(const Config& c) {
-  return c.target == Target::gfx950 ? 32 : is_fp8(c.dtype) ? 128 : 64;
+/// Output columns that instructions of `m` rows read together: bytes are turned four at a time, 16 bits two.
+int columns_together(const Config& c, int m) {
+  return m * (c.target == Target::gfx950 ? 1 : is_fp8(c.dtype) ? 4 : 2);
 }
 
 /// Waves of streaming decode by 32x32 instructions: the most, up to four, that share the columns of V in whole reads,
 /// of rows that are no power of two in whole blocks of BK; 0 where none do.
 int waves_of_32(const Config& c) {
   const int block = is_fp8(c.dtype) ? 64 : 32, columns = *c.ov_depth;
-  const bool flat = (columns & (columns - 1)) == 0;
+  const bool flat = std::has_single_bit(static_cast<unsigned>(columns));
   for (const int waves : {4, 2, 1}) {
-    const int share = ceil_div(columns, waves), own = flat ? share : ceil_div(share, block) * block;
-    if (own % columns_of_32(c) == 0) return waves;
+    const int share = ceil_div(columns, waves), own = flat ? share : align_up(share, block);
+    if (own % columns_together(c, 32) == 0) return waves;
   }
   return 0;
 }
@@ -66,8 +66,7 @@ int decode_waves(const Config& c) {
   const bool gfx950 = c.target == Target::gfx950, alias = *c.v_from_k;
   if ((*c.mma_shape)[0] == 32) return std::max(1, waves_of_32(c));
   // Without full_kv they share each block of V, in units of what a load transposes.
-  const int unit = gfx950 ? 16 : is_fp8(c.dtype) ? 64 : 32;
-  if (!*c.full_kv) return std::clamp(*c.bk_smem / unit, 1, 4);
+  if (!*c.full_kv) return std::clamp(*c.bk_smem / columns_together(c, 16), 1, 4);
   const bool odd_share = *c.ov_depth > 128 && *c.ov_depth % 128 != 0;    // 192: whole blocks for two waves
   const bool tiles = alias || *c.ov_depth != c.depth || c.depth == 192;  // cdna_decode: whole blocks of V
   if (is_fp8(c.dtype) && (!gfx950 || tiles)) return std::clamp(*c.ov_depth / 64, 1, 4);
@@ -233,6 +232,11 @@ Config with_rule_defaults(Config c) {
   if (is_amd(c.target)) fill_amd(c);
   if (is_blackwell(c.target)) fill_sm100(c);
   return c;
+}
+
+SwizzleKey swizzle_or(const Config& config, const XorSwizzle& own) {
+  if (config.swizzle) return *config.swizzle;
+  return own.bits == 0 ? SwizzleKey(SwizzleMode::none) : SwizzleKey(own);
 }
 
 XorSwizzle xor_swizzle(const SwizzleKey& key) {

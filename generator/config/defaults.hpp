@@ -22,6 +22,9 @@ int packed_rows(const Config& config, int unnamed);
 /// A decode config on AMD whose rows pass through LDS strip by strip, by name or because nothing keeps them from it.
 bool streams_decode(const Config& config);
 
+/// The general `swizzle`, else `own`, of 16-byte vectors: none where that moves nothing.
+SwizzleKey swizzle_or(const Config& config, const XorSwizzle& own);
+
 /// The vector-space form of a named swizzle: 32B, 64B, 128B are (1,0,3), (2,0,3), (3,0,3) on 16-byte vectors.
 XorSwizzle xor_swizzle(const SwizzleKey& key);
 

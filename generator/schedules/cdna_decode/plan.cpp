@@ -136,8 +136,12 @@ void place_in_lds(DecodePlan& p, int k_bytes, int v_bytes) {
   p.smem_bytes = p.smem_flag + 16;
   // As many blocks as the LDS holds, at most two waves a SIMD's worth of registers each; wide rows take more.
   const int most = p.depth > 256 ? 1 : 2;
-  p.ctas_per_cu = std::clamp(target.smem_bytes / std::max(1, p.smem_bytes), 1, most);
-  p.max_registers = std::min(target.max_registers, 512 / ((p.num_warps * p.ctas_per_cu + 3) / 4));
+  p.share_compute_unit(std::clamp(target.smem_bytes / std::max(1, p.smem_bytes), 1, most));
+}
+
+void DecodePlan::share_compute_unit(int ctas) {
+  ctas_per_cu = ctas;
+  max_registers = std::min(target_info(mfma.target).max_registers, 512 / ceil_div(num_warps * ctas, 4));
 }
 
 namespace {
@@ -205,9 +209,7 @@ std::optional<LdsSwizzle> swizzle_of_v(const DecodePlan& p, const Config& user, 
   if (!c.swizzle_v) {
     const layout::Swizzle s =
         p.v_block ? block_swizzle(p.mfma, row_vectors) : v_swizzle(p.mfma, row_vectors, p.wave_columns);
-    c.swizzle_v = c.swizzle         ? *c.swizzle
-                  : s.is_identity() ? SwizzleKey(SwizzleMode::none)
-                                    : SwizzleKey(XorSwizzle{s.bits, s.base, s.shift, false});
+    c.swizzle_v = swizzle_or(c, {s.bits, s.base, s.shift, false});
   }
   return wave_swizzle(user, *c.swizzle_v, "/swizzle_v", p.BK * row_vectors, out);
 }
@@ -259,10 +261,7 @@ bool settle_registers_of_32(DecodePlan& p, const Refusals& refuse) {
   constexpr int kLoop = 112;  // addresses and the softmax
   constexpr int kSpare = 32;  // what custom masks and ragged rows were seen to take besides
   const int wanted = registers_of_32(p) + kLoop;
-  if (wanted + kSpare > p.max_registers && p.ctas_per_cu > 1) {
-    p.ctas_per_cu = 1;
-    p.max_registers = std::min(target_info(p.mfma.target).max_registers, 512 / ((p.num_warps + 3) / 4));
-  }
+  if (wanted + kSpare > p.max_registers) p.share_compute_unit(1);
   if (wanted <= p.max_registers) return true;
   refuse(
       "V32", {"/WN", "/BN", "/BM", "/depth"},
@@ -302,7 +301,7 @@ std::optional<DecodePlan> plan_decode(const Config& user, Violations& out) {
   c.num_smem_stages = 1, c.double_buffer = c.double_buffer_k_only = false;
   c.shared_kv = user.shared_kv.value_or(false);
   const int spread = c.target == Target::gfx950 && (*c.mma_shape)[0] == 32 ? 4 : 3;  // as cdna_prefill
-  if (!c.swizzle_k) c.swizzle_k = c.swizzle ? *c.swizzle : SwizzleKey(XorSwizzle{3, 0, spread, false});
+  if (!c.swizzle_k) c.swizzle_k = swizzle_or(c, {3, 0, spread, false});
   if (!c.v_load) c.v_load = v_loads_of(c).front();
 
   DecodePlan p = decode_plan_of(c);

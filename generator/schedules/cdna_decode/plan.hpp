@@ -85,7 +85,10 @@ struct DecodePlan {
   bool staged() const { return k_tile->staged(); }
   /// cdna_decode with two stages of K and one of V: V(n) starts when everyone has finished tile n - 1.
   bool late_v() const { return !v_in_k && !shared && k_stages == 2 && v_stages == 1; }
-  /// Waves form a grid: the packed rows of an instruction each one way, WN keys (then a share of the output columns) the other.
+  /// So many blocks run on a compute unit and share its registers.
+  void share_compute_unit(int ctas);
+  /// Waves form a grid: the packed rows of an instruction each one way, WN keys (then a share of the output
+  /// columns) the other.
   int warps_m() const { return BM / mfma.shape.m; }
   int warps_n() const { return BN / WN; }
   /// Emitted: the wave's place along the keys, and this lane's row of the block's.

@@ -252,9 +252,7 @@ int least_loop_registers(const DecodePlan& p) {
 /// Two blocks a compute unit where registers hold them, as LDS does.
 void settle_residency(DecodePlan& p) {
   const int loop = p.blocks ? kMostLoopRegisters : least_loop_registers(p);
-  if (p.ctas_per_cu == 1 || lasting_registers(p) + loop <= p.max_registers) return;
-  p.ctas_per_cu = 1;
-  p.max_registers = std::min(target_info(p.mfma.target).max_registers, 512 / ((p.num_warps + 3) / 4));
+  if (lasting_registers(p) + loop > p.max_registers) p.share_compute_unit(1);
 }
 
 /// What lives through the loop, and the least around it.
@@ -276,7 +274,7 @@ std::optional<DecodePlan> plan_tile_decode(const Config& user, Violations& out) 
   c.schedule = kTiles;
   if (!check_tile_meaning(user, c, out)) return std::nullopt;
   if (!c.v_load) c.v_load = v_loads_of(c).front();
-  if (!c.swizzle_k) c.swizzle_k = c.swizzle ? *c.swizzle : SwizzleKey(XorSwizzle{3, 0, 3, false});
+  if (!c.swizzle_k) c.swizzle_k = swizzle_or(c, {3, 0, 3, false});
   if (!c.swizzle_v) c.swizzle_v = default_swizzle_v(c);
   const auto swizzle_k = wave_swizzle(user, *c.swizzle_k, "/swizzle_k", *c.WN * row_vectors_of(c), out);
   const auto swizzle_v = wave_swizzle(user, *c.swizzle_v, "/swizzle_v", *c.BN * row_vectors_of(c), out);

@@ -140,12 +140,9 @@ bool check_meaning(const Config& c, const Config& m, Violations& out) {
 
 /// Keys that follow from others once the tiles are known.
 void resolve_rest(Config& c) {
-  const auto fill_swizzle = [&](std::optional<SwizzleKey>& key, const XorSwizzle& value) {
-    if (!key)
-      key = c.swizzle ? *c.swizzle : value.bits == 0 ? SwizzleKey(SwizzleMode::none) : SwizzleKey(value);
-  };
-  fill_swizzle(c.swizzle_k, default_swizzle_k(c));
-  fill_swizzle(c.swizzle_v, *c.v_from_k ? xor_swizzle(*c.swizzle_k) : default_swizzle_v(c));
+  if (!c.swizzle_k) c.swizzle_k = swizzle_or(c, default_swizzle_k(c));
+  if (!c.swizzle_v)
+    c.swizzle_v = swizzle_or(c, *c.v_from_k ? xor_swizzle(*c.swizzle_k) : default_swizzle_v(c));
   if (!c.v_load) c.v_load = v_loads_of(c).front();
   if (!c.schedule) c.schedule = "cdna_prefill";
 }

@@ -103,6 +103,11 @@ void MeaningCheck::takes_ov_depth_of_depth() const {
 }
 
 void MeaningCheck::takes_rope_tensor_of_strips() const {
+  const int strip = std::max(1, filled_.BK.value_or(1));
+  takes_rope_tensor(strip, fmt::format("whole strips of BK ({})", strip));
+}
+
+void MeaningCheck::takes_rope_tensor(int unit, const std::string& units) const {
   if (!filled_.rope) return;
   const std::string type(to_string(user_.dtype));
   takes(filled_.rope->layout == "separate", "/rope/layout", "has rotary columns in a tensor of their own",
@@ -113,12 +118,10 @@ void MeaningCheck::takes_rope_tensor_of_strips() const {
         "takes kv_dtype equal to dtype beside a tensor of them", type);
   takes(*filled_.head_dim_offset == 0, "/head_dim_offset",
         "reads rows beside a tensor of rotary columns from their start", "0");
-  const int strip = std::max(1, *filled_.BK);
   for (const auto& [pointer, columns] :
        {std::pair{"/rope_depth", *filled_.rope_depth}, std::pair{"/nope_depth", *filled_.nope_depth}})
-    takes(columns % strip == 0, pointer,
-          fmt::format("has both parts of a row in whole strips of BK ({})", strip),
-          std::to_string(align_up(columns, strip)));
+    takes(columns % unit == 0, pointer, fmt::format("has both parts of a row in {}", units),
+          std::to_string(align_up(columns, unit)));
 }
 
 void MeaningCheck::takes_ring_of_strips() const {

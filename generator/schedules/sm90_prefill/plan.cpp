@@ -33,26 +33,13 @@ int swizzle_span(SwizzleMode mode) {
   return 0;
 }
 
-/// Rotary columns in a tensor of their own: whole panels beside whole panels, of K's 16-bit type.
+/// Rotary columns in a tensor of their own: whole panels beside whole panels.
 void check_rope(const Config& c, const Config& m, Violations& out) {
   if (!m.rope) return;
   const MeaningCheck check(c, m, "sm90_prefill", out);
-  const std::string type(to_string(c.dtype));
-  check.takes(has_rope_tensor(m), "/rope/layout", "has rotary columns in a tensor of their own", "separate");
-  check.takes(size_of(c.dtype) == 2 && *m.rope->dtype == c.dtype, "/rope/dtype",
-              "has them in Q's 16-bit type", type);
-  check.takes(*m.kv_dtype == c.dtype, "/kv_dtype", "takes kv_dtype equal to dtype beside a tensor of them",
-              type);
-  check.takes(*m.head_dim_offset == 0, "/head_dim_offset",
-              "reads rows beside a tensor of rotary columns from their start", "0");
+  check.takes_rope_tensor(64, "multiples of 64");
   check.takes(c.tma_fold.value_or("auto") == "auto" || c.tma_fold == "none", "/tma_fold",
               "copies a panel at a time where rotary ones are in a tensor of their own", "none");
-  constexpr int kPanel = 64;
-  for (const auto& [pointer, columns] :
-       {std::pair{"/rope_depth", *m.rope_depth}, std::pair{"/nope_depth", *m.nope_depth}})
-    check.takes(columns % kPanel == 0, pointer,
-                fmt::format("has both parts of a row in multiples of {}", kPanel),
-                std::to_string(align_up(columns, kPanel)));
 }
 
 bool check_meaning(const Config& c, Violations& out) {
