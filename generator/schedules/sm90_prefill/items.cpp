@@ -264,6 +264,10 @@ class ItemsOfProducer final : public RaggedItems {
     w.line("kept = {};", first_items());
     w.open("for (int number = blockIdx.x;;)");
     w.open("");
+    // The compiler would load it at the loop's end. ptxas 13.0 may then not wait for the load where the loop
+    // begins again: lanes go on with numbers of other items (scripts/check_sass.py finds such places).
+    w.comment("loaded here and not at the end of the loop, where ptxas 13.0 can lose the wait for it");
+    w.line("asm volatile(\"\" ::: \"memory\");");
     w.line("RaggedItems items = kept;");
     emit_write(w);
     w.line("kept = items;");
