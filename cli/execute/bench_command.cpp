@@ -163,7 +163,9 @@ Action add_bench(CLI::App& command, Common& common) {
           "Instead: two files that `kiln bench --json` wrote, OLD NEW; status 1 when something became slower")
       ->expected(2)
       ->type_name("FILE");
-  command.add_option("--source", options->source, kSourceHelp);
+  command.add_option(
+      "--source", options->source,
+      "A file with the edited source of the config's kernel (`kiln generate`), timed beside the emitted one");
   options->problem.declare(command, false);
   options->device.declare(command);
   command.add_option("--warmup", options->warmup, "Launches before the timed ones (default 5)")

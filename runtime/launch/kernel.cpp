@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "runtime/launch/geometry.hpp"
 #include "runtime/launch/prepared.hpp"
 
 namespace kiln {

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "runtime/launch/geometry.hpp"
+
 namespace kiln {
 namespace {
 

@@ -8,7 +8,7 @@
 
 #include "generator/config/masks.hpp"
 #include "runtime/launch/checker.hpp"
-#include "runtime/launch/pack.hpp"
+#include "runtime/launch/geometry.hpp"
 #include "runtime/support/memory.hpp"
 
 namespace kiln {

@@ -9,6 +9,7 @@
 #include <kiln/part_kernels.hpp>
 
 #include "runtime/device/device.hpp"
+#include "runtime/launch/geometry.hpp"
 #include "runtime/launch/pack.hpp"
 #include "runtime/launch/problem.hpp"
 #include "tests/runtime/support.hpp"

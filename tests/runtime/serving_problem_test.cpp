@@ -3,6 +3,7 @@
 #include <doctest/doctest.h>
 
 #include "runtime/device/device.hpp"
+#include "runtime/launch/geometry.hpp"
 #include "runtime/launch/pack.hpp"
 #include "runtime/launch/problem.hpp"
 #include "tests/runtime/support.hpp"

@@ -5,7 +5,7 @@
 #include <kiln/kiln.hpp>
 #include <nlohmann/json.hpp>
 
-#include "runtime/launch/pack.hpp"
+#include "runtime/launch/geometry.hpp"
 #include "tests/serving/emulated.hpp"
 #include "workbench/verify/ladder.hpp"
 
