@@ -8,7 +8,7 @@
 namespace kiln {
 namespace {
 
-constexpr std::array<std::string_view, 19> kTunable{"schedule",
+constexpr std::array<std::string_view, 20> kTunable{"schedule",
                                                     "BN",
                                                     "BM",
                                                     "num_kv_stages",
@@ -25,6 +25,7 @@ constexpr std::array<std::string_view, 19> kTunable{"schedule",
                                                     "cluster",
                                                     "exp_offload",
                                                     "pv_operand",
+                                                    "tma_fold",
                                                     "scale_placement",
                                                     "split_kv"};
 
@@ -70,6 +71,7 @@ std::vector<Neighbour> neighbours(const Config& config, std::string_view key) {
   const KeySpec* spec = find_key(key);
   if (spec == nullptr || (spec->targets & only(config.target)) == 0) return found;
   for (const Json& value : values_of(*spec, config)) {
+    if (value == "auto") continue;  // one of the others
     std::optional<Config> changed = with_value(config, "/" + std::string(key), value);
     if (!changed) continue;
     try {

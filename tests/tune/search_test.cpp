@@ -43,6 +43,16 @@ TEST_CASE("the search ends at the kernel with the least score and tries none twi
   for (const std::string& one : tried) CHECK(tried.count(one) == 1);
 }
 
+TEST_CASE("over short pages the search tries boxes of all panels of a page") {
+  const Config config = config_of(R"("target": "sm_90a", "operand": {"kind": "paged", "page_size": 16})");
+  const Search search = search_kernels(config, 1000, [](const Plan& plan, const std::string&) {
+    const Config& c = plan.resolved();
+    return Measurement{c.tma_fold == "chunk_inner" ? 1.0 : 2.0, ""};
+  });
+  REQUIRE(search.best);
+  CHECK(make_plan(search.trials[*search.best].config).resolved().tma_fold == "chunk_inner");
+}
+
 TEST_CASE("keys the user set stay, kernels that do not count are never the best") {
   const Config config = config_of(R"("target": "sm_90a", "BN": 64, "schedule": "sm90_prefill")");
   const Search search = search_kernels(config, 1000, [&](const Plan& plan, const std::string&) {
