@@ -10,8 +10,10 @@
 #include "cli/generate/config_source.hpp"
 #include "cli/generate/edited_source.hpp"
 #include "cli/inspect/edited_changes.hpp"
+#include "cli/inspect/sass.hpp"
 #include "cli/output.hpp"
 #include "generator/schedules/schedule.hpp"
+#include "workbench/analysis/scoreboards.hpp"
 #include "workbench/verify/ladder.hpp"
 #include "workbench/verify/mutation_test.hpp"
 
@@ -149,6 +151,18 @@ MutationReport mutate(const VerifyOptions& options, const Plan& plan, const Kern
   return report;
 }
 
+// Waits that the compiler left out, which no run of the program on the emulated device can show.
+void check_machine_code(const Manifest& manifest, const Binary& binary, Findings& findings) {
+  if (!manifest.target.starts_with("sm_")) return;
+  const SassListing listing = sass_listing(binary, {"-c", "-hex"});
+  if (!listing.problem.empty()) return findings.level("L2", "machine code not looked at: " + listing.problem);
+  const std::vector<std::string> missing = missing_waits(listing.text);
+  for (const std::string& line : missing) findings.add("L2", "missing-wait", line);
+  findings.level("L2", missing.empty()
+                           ? "machine code: every result is waited for before its use"
+                           : "machine code: the compiler left out a wait; another version of it may not");
+}
+
 int verify(const VerifyOptions& options, bool json) {
   const Plan plan = make_plan(load_config(options.config));
   const KernelSource source = source_of(plan, options.source);
@@ -166,6 +180,7 @@ int verify(const VerifyOptions& options, bool json) {
   for (const std::string& line : broken) findings.add("L2", "static-check", line);
   findings.level("L2", fmt::format("compiled by {}: {} registers, {} bytes spilled, {} static checks failed",
                                    binary->compiler, binary->registers, binary->spill_bytes, broken.size()));
+  check_machine_code(source.manifest, *binary, findings);
   const Json changes =
       source.file.empty() ? Json() : changes_json(source, *runtime.compile(generate(plan)), *binary);
   if (!changes.is_null() && !json) print_changes(changes);

@@ -80,21 +80,29 @@ Json parsed(const std::string& listing) {
 
 }  // namespace
 
-Json sass_json(const Binary& binary) {
+SassListing sass_listing(const Binary& binary, const std::vector<std::string>& options) {
   const ScratchFolder scratch;
   const std::string file = (fs::path(scratch.path()) / "kernel.cubin").string();
   write_atomically(file, binary.image);
   std::string problem;
   for (const std::string& program : candidates()) {
     ProcessRequest request;
-    request.arguments = {program, "-c", "-gi", file};
+    request.arguments = {program};
+    request.arguments.insert(request.arguments.end(), options.begin(), options.end());
+    request.arguments.push_back(file);
     request.timeout_s = 120;
     const ProcessResult result = run_process(request);
-    if (result.ok()) return parsed(result.output);
+    if (result.ok()) return {result.output, ""};
     if (result.started || problem.empty())
       problem = program + ": " + (result.started ? result.end() + ": " + result.errors : result.end());
   }
-  return {{"problem", problem + "; install it with CUDA, or: pip install nvidia-cuda-nvdisasm"}};
+  return {"", problem + "; install it with CUDA, or: pip install nvidia-cuda-nvdisasm"};
+}
+
+Json sass_json(const Binary& binary) {
+  const SassListing listing = sass_listing(binary, {"-c", "-gi"});
+  if (!listing.problem.empty()) return {{"problem", listing.problem}};
+  return parsed(listing.text);
 }
 
 }  // namespace kiln::cli

@@ -265,7 +265,7 @@ class ItemsOfProducer final : public RaggedItems {
     w.open("for (int number = blockIdx.x;;)");
     w.open("");
     // The compiler would load it at the loop's end. ptxas 13.0 may then not wait for the load where the loop
-    // begins again: lanes go on with numbers of other items (scripts/check_sass.py finds such places).
+    // begins again: lanes go on with numbers of other items (`kiln verify` finds such places).
     w.comment("loaded here and not at the end of the loop, where ptxas 13.0 can lose the wait for it");
     w.line("asm volatile(\"\" ::: \"memory\");");
     w.line("RaggedItems items = kept;");
