@@ -11,6 +11,7 @@
 #include <set>
 #include <sstream>
 #include <string_view>
+#include <tuple>
 
 namespace kiln {
 namespace {
@@ -197,7 +198,9 @@ std::map<std::string, Section> sections_of(const std::string& listing) {
 struct Pending {
   unsigned scoreboard;
   std::size_t by;
-  auto operator<=>(const Pending&) const = default;
+  bool operator<(const Pending& other) const {
+    return std::tie(scoreboard, by) < std::tie(other.scoreboard, other.by);
+  }
 };
 using State = std::map<std::string, std::set<Pending>>;
 
@@ -205,7 +208,9 @@ using State = std::map<std::string, std::set<Pending>>;
 struct Missing {
   std::size_t user, by;
   std::string reg;
-  auto operator<=>(const Missing&) const = default;
+  bool operator<(const Missing& other) const {
+    return std::tie(user, by, reg) < std::tie(other.user, other.by, other.reg);
+  }
 };
 
 void wait_for(unsigned scoreboards, State& state) {
