@@ -80,6 +80,7 @@ Unfinished::Unfinished(pid_t child) : slot_(take()) {
   if (slot_ < 0) return;
   slots[slot_].child = child;
   slots[slot_].state = kChild;
+  if (process_ends) ::kill(-child, SIGTERM);  // end_unfinished() came between its start and here
 }
 
 Unfinished::~Unfinished() {

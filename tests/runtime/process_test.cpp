@@ -6,6 +6,7 @@
 #include <sys/stat.h>
 #include <sys/wait.h>
 
+#include <atomic>
 #include <chrono>
 #include <csignal>
 #include <filesystem>
@@ -89,9 +90,14 @@ TEST_CASE("what a signal would leave behind is removed, and no more") {
   std::filesystem::create_directories(scratch.path() + "/a/b/c");
   std::ofstream(scratch.path() + "/a/b/deep") << "text";
   ProcessResult child;
-  std::thread waiting([&] { child = shell("touch " + ready + "; exec sleep 20"); });
+  std::atomic<bool> ended{false};
+  std::thread waiting([&] {
+    child = shell("touch " + ready + "; exec sleep 20");
+    ended = true;
+  });
   while (!std::filesystem::exists(ready)) std::this_thread::sleep_for(std::chrono::milliseconds(1));
-  remove_unfinished();
+  // The child may be ready before this process has noted that it is there.
+  for (; !ended; std::this_thread::sleep_for(std::chrono::milliseconds(1))) remove_unfinished();
   waiting.join();
   CHECK(child.signal == SIGTERM);
   CHECK(!std::filesystem::exists(scratch.path()));
