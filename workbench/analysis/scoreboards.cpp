@@ -20,8 +20,8 @@ constexpr unsigned kNone = 7;  // no scoreboard
 
 struct Instruction {
   std::string address, op, text;
-  unsigned waits = 0,
-           raises = kNone;  // a mask of scoreboards; the one that is up until the results are there
+  unsigned waits = 0;       // a mask of scoreboards
+  unsigned raises = kNone;  // the scoreboard that is up until the results are there
   std::set<std::string> results, operands;
   std::string target;    // label of a branch
   bool goes_on = true;   // to the instruction after it
@@ -45,15 +45,14 @@ bool is_predicate(std::string_view operand) {
 
 /// How many of the operands, from the first, are results.
 std::size_t results_of(std::string_view op, const std::vector<std::string>& operands) {
-  static constexpr std::array<std::string_view, 24> kNoResult{
-      "ST",      "RED.", "BAR", "SYNCS.ARR", "BRA", "BSSY",  "BSYNC",    "WARPSYNC",
-      "LDGSTS",  "EXIT", "NOP", "ARRIVES",   "MEM", "FENCE", "CCTL",     "DEPBAR",
+  static constexpr std::array<std::string_view, 28> kNoResult{
+      "ST",      "RED.", "BAR", "SYNCS.ARR", "BRA", "BSSY",  "BSYNC",    "WARPSYNC", "HGMMA", "QGMMA",
+      "LDGSTS",  "EXIT", "NOP", "ARRIVES",   "MEM", "FENCE", "CCTL",     "DEPBAR",   "IGMMA", "BREAK",
       "WARPGRO", "YIEL", "RET", "CALL",      "UTM", "UBLK",  "USETMAXR", "UTC"};
-  static constexpr std::array<std::string_view, 4> kMatrix{"HGMMA", "QGMMA", "IGMMA", "BREAK"};
   static constexpr std::array<std::string_view, 7> kPredicates{"ISETP",  "FSETP", "DSETP", "HSETP2",
                                                                "UISETP", "PLOP3", "UPLOP3"};
   static constexpr std::array<std::string_view, 4> kCarries{"IADD3", "LEA", "UIADD3", "ULEA"};
-  if (starts_with_one_of(op, kNoResult) || starts_with_one_of(op, kMatrix)) return 0;
+  if (starts_with_one_of(op, kNoResult)) return 0;
   if (starts_with_one_of(op, kPredicates)) return 2;
   if (op.starts_with("FCHK") || op.starts_with("SYNCS")) return 1;
   if (starts_with_one_of(op, kCarries)) {
@@ -114,13 +113,10 @@ Instruction parsed(std::string address, std::string_view text) {
   Instruction one;
   one.address = std::move(address);
   one.text = std::string(text);
-  bool guarded = false;
-  if (text.starts_with("@")) {
+  const bool guarded = text.starts_with("@");
+  if (guarded) {
     const std::size_t space = text.find(' ');
-    const std::string_view guard =
-        text.substr(text.starts_with("@!") ? 2 : 1, space - (text.starts_with("@!") ? 2 : 1));
-    add_registers(guard, 1, one.operands);
-    guarded = true;
+    add_registers(text.substr(0, space), 1, one.operands);
     text.remove_prefix(std::min(text.size(), text.find_first_not_of(' ', space)));
   }
   one.op = std::string(text.substr(0, text.find(' ')));

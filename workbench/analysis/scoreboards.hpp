@@ -6,11 +6,12 @@
 
 namespace kiln {
 
-/// A line for each register that is used, on some path, before an instruction of variable latency has written it. `listing`
-/// is what `nvdisasm -c -hex` prints of a cubin of sm_80 or later; empty: nothing found.
+/// A line for each register that is used, on some path, before an instruction of variable latency has written it.
+/// `listing` is what `nvdisasm -c -hex` prints of a cubin of sm_80 or later; empty: nothing found.
 ///
 /// Such an instruction names a scoreboard that is up until its result is there (6 of them, each a counter), and every
-/// instruction a mask of scoreboards to wait for before it issues: bits 41 and up of its upper word. ptxas 13.0 has left out such a wait (bench/NOTES.md 168): lanes then go on with what a register held before.
+/// instruction a mask of scoreboards to wait for before it issues: bits 41 and up of its upper word. ptxas 13.0 has
+/// left out such a wait (bench/NOTES.md 168): lanes then go on with what a register held before.
 std::vector<std::string> missing_waits(const std::string& listing);
 
 }  // namespace kiln
