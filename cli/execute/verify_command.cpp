@@ -156,11 +156,14 @@ void check_machine_code(const Manifest& manifest, const Binary& binary, Findings
   if (!manifest.target.starts_with("sm_")) return;
   const SassListing listing = sass_listing(binary, {"-c", "-hex"});
   if (!listing.problem.empty()) return findings.level("L2", "machine code not looked at: " + listing.problem);
-  const std::vector<std::string> missing = missing_waits(listing.text);
-  for (const std::string& line : missing) findings.add("L2", "missing-wait", line);
-  findings.level("L2", missing.empty()
-                           ? "machine code: every result is waited for before its use"
-                           : "machine code: the compiler left out a wait; another version of it may not");
+  const WaitReport report = check_waits(listing.text);
+  if (report.instructions == 0)
+    return findings.level("L2", "machine code not looked at: nvdisasm's listing has no instructions");
+  for (const std::string& line : report.missing) findings.add("L2", "missing-wait", line);
+  findings.level("L2", fmt::format("machine code, {} instructions: {}", report.instructions,
+                                   report.missing.empty()
+                                       ? "every result is waited for before its use"
+                                       : "the compiler left out a wait; another version of it may not"));
 }
 
 int verify(const VerifyOptions& options, bool json) {

@@ -27,7 +27,7 @@ class Code {
     return *this;
   }
   std::vector<std::string> missing() const {
-    return missing_waits("\t.section\t.text.kernel,\"ax\",@progbits\n.text.kernel:\n" + text_);
+    return check_waits("\t.section\t.text.kernel,\"ax\",@progbits\n.text.kernel:\n" + text_).missing;
   }
 
  private:
@@ -93,4 +93,13 @@ TEST_CASE("a load at the end of a loop is waited for at its beginning") {
   const auto missing = loop(0);
   REQUIRE(missing.size() == 4);  // R4 and R5, used and loaded anew
   CHECK(missing[0].starts_with("R4 of 0020: LDS.64 R4, [R2] (scoreboard 2) is not waited for at 0010"));
+}
+
+TEST_CASE("a listing of another form has no instructions, and says so") {
+  CHECK(check_waits("").instructions == 0);
+  CHECK(check_waits("garbage\n").instructions == 0);
+  // As nvdisasm prints it without -hex.
+  CHECK(
+      check_waits("\t.section\t.text.k,\"ax\",@progbits\n        /*0000*/   LDS R4, [R2] ;\n").instructions ==
+      0);
 }

@@ -153,7 +153,8 @@ bool word_of(std::string_view line, std::uint64_t& word) {
   return std::from_chars(begin, line.data() + line.size(), word, 16).ec == std::errc{};
 }
 
-std::map<std::string, Section> sections_of(const std::string& listing) {
+/// `controls`: how many control words were read, one an instruction.
+std::map<std::string, Section> sections_of(const std::string& listing, std::size_t& controls) {
   std::map<std::string, Section> sections;
   Section* section = nullptr;
   std::vector<std::string> labels;
@@ -168,6 +169,7 @@ std::map<std::string, Section> sections_of(const std::string& listing) {
       const auto control = static_cast<unsigned>(word >> 41);
       one.raises = control >> 5 & 7, one.waits = control >> 11 & 63;
       lower = false;
+      ++controls;
     } else if (const std::size_t head = line.find(".section"); head != std::string::npos) {
       const std::size_t name = line.find(".text.", head);
       section =
@@ -262,17 +264,17 @@ std::set<Missing> search(const Section& section) {
 
 }  // namespace
 
-std::vector<std::string> missing_waits(const std::string& listing) {
-  std::vector<std::string> lines;
-  for (const auto& [name, section] : sections_of(listing)) {
+WaitReport check_waits(const std::string& listing) {
+  WaitReport report;
+  for (const auto& [name, section] : sections_of(listing, report.instructions)) {
     if (section.code.empty()) continue;
     for (const Missing& m : search(section)) {
       const Instruction &by = section.code[m.by], &user = section.code[m.user];
-      lines.push_back(fmt::format("{} of {}: {} (scoreboard {}) is not waited for at {}: {}", m.reg,
-                                  by.address, by.text, by.raises, user.address, user.text));
+      report.missing.push_back(fmt::format("{} of {}: {} (scoreboard {}) is not waited for at {}: {}", m.reg,
+                                           by.address, by.text, by.raises, user.address, user.text));
     }
   }
-  return lines;
+  return report;
 }
 
 }  // namespace kiln
