@@ -24,8 +24,8 @@ bool writes_m0(const Inst& in) {
 
 class Collector {
  public:
-  Collector(const Module::Impl& impl, std::size_t first, std::size_t last)
-      : impl_(impl), proofs_(impl.program, first, last) {}
+  Collector(const Module::Impl& impl, const KernelCode& kernel, std::size_t first, std::size_t last)
+      : impl_(impl), proofs_(impl.program, kernel, first, last) {}
 
   void visit(std::size_t at, int line) {
     const Inst& in = impl_.program.code[at];
@@ -36,7 +36,7 @@ class Collector {
                        std::move(equivalent)});
     };
     if (in.cls == Class::barrier) {
-      add(MutationKind::barrier_removed, "removed", kNop);
+      add(MutationKind::barrier_removed, "removed", kNop, proofs_.barrier_idle());
     } else if (in.cls == Class::wait && word >> 16 == 0xbf8c) {
       // Of a wait for all but the most that a counter counts, both mutants are the same.
       const int vm = in.mod.vmcnt, lgkm = in.mod.lgkmcnt, exp = static_cast<int>(word >> 4 & 7);
@@ -95,7 +95,7 @@ std::vector<Mutation> mutations(const Module& module, std::string_view kernel) {
                                     program.begin());
   };
   const std::size_t first = index_of(code.entry), last = index_of(code.end);
-  Collector collector(impl, first, last);
+  Collector collector(impl, code, first, last);
   for (std::size_t i = first; i < last; ++i) collector.visit(i, static_cast<int>(i - first) + 1);
   return std::move(collector.found);
 }

@@ -24,7 +24,8 @@ struct Mutation {
   std::size_t offset = 0;
   std::uint32_t word = 0;
   /// Why no run can notice it, where that follows from the program: what the wait waits for is over on every
-  /// path, or a later wait covers it before anything depends on it. Empty: no such reason.
+  /// path, a later wait covers it before anything depends on it, or the barrier has one wave to wait for.
+  /// Empty: no such reason.
   std::string equivalent;
 };
 

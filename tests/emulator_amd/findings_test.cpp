@@ -73,7 +73,14 @@ TEST_CASE("global memory that another wave wrote, read without a wait and a barr
                     load = "global_load_dword v2, v3, s[4:5]\ns_waitcnt vmcnt(0)\n", barrier = "s_barrier\n",
                     wait = "s_waitcnt vmcnt(0)\n";
   caught("global-race", store + wait + load, store + wait + barrier + load, "gfx942", 128);
-  caught("global-race", store + barrier + load, store + wait + barrier + load, "gfx90a", 128);
+}
+
+TEST_CASE("a barrier orders the accesses of a block that runs on one compute unit, without a wait") {
+  // Each wave stores, then reads what the other one stored; the compiler leaves the wait out for __syncthreads().
+  const std::string store = kLane4 + "v_xor_b32 v3, 0x100, v1\nglobal_store_dword v1, v0, s[4:5]\n",
+                    load = "global_load_dword v2, v3, s[4:5]\ns_waitcnt vmcnt(0)\n", barrier = "s_barrier\n";
+  caught("global-race", store + load, store + barrier + load, "gfx90a", 128);
+  caught("global-race", store + load, store + barrier + load, "gfx950", 128);
 }
 
 TEST_CASE("a write that reaches into the next page of memory, read there by another wave") {
@@ -355,5 +362,49 @@ TEST_CASE("one mistake is one finding") {
                            "gfx942", 128, way.policy);
     CHECK_MESSAGE(waits.findings.size() == 2, describe(waits));
     for (const auto& f : waits.findings) CHECK(f.kind == "register-not-waited");
+  }
+}
+
+TEST_CASE(
+    "a block that may be split over compute units has to wait before its barrier, and so has who tells other blocks") {
+  if (!toolchain()) return;
+  const auto run_text = [](const std::string& text, const std::string& target, const Way& way, int blocks,
+                           const std::string& options = "") {
+    Device d;
+    const auto data = d.reserve<std::uint32_t>(128, "data"), out = d.reserve<std::uint32_t>(128, "out"),
+               flag = d.upload(std::vector<std::uint32_t>{0}, "flag");
+    auto l =
+        launch_of({static_cast<std::uint32_t>(blocks), 1, 1}, {128, 1, 1}, {arg(data), arg(flag), arg(out)});
+    l.policy = way.policy;
+    l.seed = way.seed;
+    l.host_threads = 1;  // block 0, then block 1
+    const auto object = compile_text(program_source("swap") + text, target, false, options);
+    l.kernel = "k";
+    return amd::launch(d.memory, amd::Module::from_code_object(object), l);
+  };
+  const std::string head = "\nKERNEL(128) k(u32* data, u32* flag, u32* out) {\n",
+                    meet = "__asm volatile(\"s_barrier\" ::: \"memory\");\n",
+                    wait = "__asm volatile(\"s_waitcnt vmcnt(0)\" ::: \"memory\");\n";
+  const auto swap = [&](const std::string& between) {
+    return head + "data[tid()] = tid();\n" + between + "out[tid()] = data[127 - tid()];\n}\n";
+  };
+  // Wave 1 tells block 1 of what both waves stored.
+  const auto tell = [&](const std::string& before) {
+    return head + "if (block_x() == 0) {\ndata[tid()] = tid();\n" + before + meet +
+           "if (tid() == 64) __hip_atomic_fetch_add(flag, 1u, __ATOMIC_RELAXED, __HIP_MEMORY_SCOPE_AGENT);\n"
+           "} else if (__hip_atomic_fetch_add(flag, 0u, __ATOMIC_RELAXED, __HIP_MEMORY_SCOPE_AGENT)) {\n"
+           "out[tid()] = data[127 - tid()];\n}\n}\n";
+  };
+  for (const std::string& target : kTargets) {
+    for (const Way& way : {kWays[0], kWays[1], kWays[2]}) {
+      CAPTURE(target);
+      CAPTURE(std::string(way.name));
+      CHECK(run_text(swap("sync();\n"), target, way, 1).findings.empty());
+      CHECK(run_text(swap("sync();\n"), target, way, 1, "-mtgsplit").findings.empty());
+      CHECK(run_text(swap(meet), target, way, 1).findings.empty());
+      CHECK(has_finding(run_text(swap(meet), target, way, 1, "-mtgsplit"), "global-race"));
+      CHECK(run_text(tell(wait), target, way, 2).findings.empty());
+      CHECK(has_finding(run_text(tell("if (tid() >= 64) " + wait), target, way, 2), "global-race"));
+    }
   }
 }

@@ -50,3 +50,29 @@ TEST_CASE("each wait, barrier and wide LDS access of a program has its mutants, 
     CHECK(swizzles == 2);
   }
 }
+
+TEST_CASE("of a block of one wave barriers, and waits for what only others would see, are told apart") {
+  if (!toolchain()) return;
+  const std::string body =
+      "__shared__ u32 words[64];\nwords[tid()] = in[tid()];\n"
+      "__asm volatile(\"s_waitcnt lgkmcnt(0)\\n\\ts_barrier\" ::: \"memory\");\nout[tid()] = words[63 - tid()];\n}\n";
+  for (const int lanes : {64, 128}) {
+    CAPTURE(lanes);
+    const auto bytes = compile_text(program_source("swap") + "\nKERNEL(" + std::to_string(lanes) +
+                                        ") k(const u32* in, u32* out) {\n" + body,
+                                    "gfx942");
+    bool barrier = false, wait = false;
+    for (const auto& mutant : amd::mutations(amd::Module::from_code_object(bytes), "k")) {
+      if (mutant.text.starts_with("s_barrier")) {
+        barrier = true;
+        CHECK(mutant.equivalent.empty() == (lanes > 64));
+      }
+      if (mutant.text == "s_waitcnt lgkmcnt(0)" && !barrier && mutant.change == "lgkmcnt not waited") {
+        // the last one before the barrier
+        wait = mutant.equivalent.empty();
+      }
+    }
+    CHECK(barrier);
+    CHECK(wait == (lanes > 64));
+  }
+}

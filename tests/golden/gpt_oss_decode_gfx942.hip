@@ -939,7 +939,7 @@ void kiln_gpt_oss_decode_gfx942(const u16* q,
     }
     if (same(1)) {
       if (any_lane(odd) && lane == 0) *(LDS int*)(lds + 10372) = 1;
-      WAIT_LOADS_AND_SYNC(0);
+      SYNC();
       const int again = *(LDS int*)(lds + 10372);
       // V of a key that is hidden from some of these rows and not from others, and is not finite: those rows again.
       if (same(again)) {
@@ -1036,7 +1036,7 @@ void kiln_gpt_oss_decode_gfx942(const u16* q,
         }
       }
       if (same(again)) {
-        WAIT_LOADS_AND_SYNC(0);
+        SYNC();
         if (thread_id() == 0) *(LDS int*)(lds + 10372) = 0;
       }
     }

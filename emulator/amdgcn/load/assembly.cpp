@@ -132,6 +132,7 @@ Abi abi_of(const Directives& d) {
   abi.workgroup_id[1] = d["system_sgpr_workgroup_id_y"];
   abi.workgroup_id[2] = d["system_sgpr_workgroup_id_z"];
   abi.workgroup_info = d["system_sgpr_workgroup_info"];
+  abi.split_block = d["tg_split"];
   abi.workitem_dims = d.below("system_vgpr_workitem_id", 2) + 1;
   return abi;
 }

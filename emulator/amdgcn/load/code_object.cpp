@@ -17,7 +17,7 @@ Abi read_descriptor(std::span<const std::byte> d) {
     std::memcpy(&v, d.data() + offset, 4);
     return v;
   };
-  const std::uint32_t rsrc2 = word(52), properties = word(56);
+  const std::uint32_t rsrc2 = word(52), rsrc3 = word(44), properties = word(56);
   Abi abi;
   abi.private_segment_buffer = properties & 1;
   abi.dispatch_ptr = properties & 2;
@@ -32,6 +32,7 @@ Abi read_descriptor(std::span<const std::byte> d) {
   abi.user_sgprs = rsrc2 >> 1 & 31;
   for (int i = 0; i < 3; ++i) abi.workgroup_id[i] = rsrc2 >> (7 + i) & 1;
   abi.workgroup_info = rsrc2 >> 10 & 1;
+  abi.split_block = rsrc3 >> 16 & 1;
   abi.workitem_dims = std::min(3, static_cast<int>(rsrc2 >> 11 & 3) + 1);
   return abi;
 }

@@ -21,6 +21,8 @@ struct Abi {
   bool private_wave_offset = false;
   bool workgroup_id[3] = {};
   bool workgroup_info = false;
+  /// Waves of a block may run on different compute units, whose accesses of memory keep no order (tgsplit).
+  bool split_block = false;
   int workitem_dims = 1;  ///< 1: x, 2: x and y, 3: all
   int user_sgprs = 0;
   int preload_dwords = 0, preload_offset = 0;  ///< kernel arguments placed in SGPRs
@@ -36,6 +38,7 @@ struct KernelCode {
   KernelInfo info;
   Abi abi;
   std::uint64_t entry = 0, end = 0;  ///< address range of the code
+  bool one_wave() const { return info.max_workgroup > 0 && info.max_workgroup <= 64; }  ///< blocks of it are
 };
 
 /// Where code addresses start in the emulated address space: addresses in the code object are relative to it.

@@ -129,7 +129,8 @@ struct Wave {
   void trace_wait(int vmcnt, int lgkmcnt) const;  ///< what a wait covers, for a picture
   void trace_barrier(bool passed) const;          ///< the wave is at a barrier, or goes on
   void drain();
-  void complete_some();  ///< what the random policy does between instructions
+  void complete_some();     ///< what the random policy does between instructions
+  void perform_accesses();  ///< of global memory that later accesses of the block come after
   void finish_op(Pending& op);
   void check_hazards(const Inst& in);
   void report_under_way(const Inst& in, int reg, const char* what);
@@ -147,6 +148,7 @@ struct Workgroup {
   Dim3 id;
   Lds lds;
   std::vector<std::unique_ptr<Wave>> waves;
+  bool split() const;  ///< its waves may run on different compute units
   void run();
 };
 

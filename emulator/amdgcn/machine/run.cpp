@@ -183,6 +183,12 @@ bool open_barrier(Workgroup& group) {
   return any;
 }
 
+/// Accesses of global memory before a barrier come before those after it where one compute unit has the block.
+void order_accesses(Workgroup& group) {
+  if (group.split()) return;
+  for (const auto& w : group.waves) w->perform_accesses();
+}
+
 /// What is still under way reaches into the new epoch.
 void stamp_pending(Workgroup& group) {
   for (const auto& w : group.waves) {
@@ -196,6 +202,10 @@ void stamp_pending(Workgroup& group) {
 
 }  // namespace
 
+bool Workgroup::split() const {
+  return grid.kernel_code->abi.split_block;
+}
+
 void Workgroup::run() {
   std::mt19937_64 order(mix(grid.launch.seed, id.x + 977 * id.y + 31337 * id.z));
   for (;;) {
@@ -203,6 +213,7 @@ void Workgroup::run() {
     if (grid.stop) return;
     if (ran) continue;
     if (!open_barrier(*this)) return;
+    order_accesses(*this);
     if (grid.launch.findings) GlobalRaces::meet(*this);
     stamp_pending(*this);
   }

@@ -14,8 +14,11 @@ namespace kiln::emulator::amdgcn {
 
 class WaitProofs {
  public:
-  /// Of the instructions [first, last) of `program`, one kernel.
-  WaitProofs(const Program& program, std::size_t first, std::size_t last);
+  /// Of the instructions [first, last) of `program`, which are those of `kernel`.
+  WaitProofs(const Program& program, const KernelCode& kernel, std::size_t first, std::size_t last);
+
+  /// Why nobody needs a barrier; empty when somebody may.
+  std::string barrier_idle() const;
 
   /// Why the wait at index `at` needs not wait for vmcnt (or else lgkmcnt), or may leave one operation more
   /// under way (`one_more`); empty when it may not.
@@ -28,6 +31,7 @@ class WaitProofs {
   struct Under {
     int vm = -1, lgkm = -1;        ///< most operations; -1: not reached
     bool memory = false;           ///< copies to LDS, stores or atomics among those of vmcnt
+    bool plain = true;             ///< of which all are plain stores
     bool lds_writes = false;       ///< among those of lgkmcnt LDS operations that write no register
     bool any_order = false;        ///< and scalar or flat loads, which come back in any order
     Registers vm_into, lgkm_into;  ///< registers that they write
@@ -46,14 +50,18 @@ class WaitProofs {
   struct Left {
     Registers into;
     bool memory = false, lds = false;  ///< as in Under
-    /// The instruction would show that it is still under way.
-    bool told_by(const Inst& in) const;
+    bool stores = false;               ///< memory is plain stores, which the block's waves see in order
+    /// The instruction would show that it is still under way. Where a block is one wave, barriers do not.
+    bool told_by(const Inst& in, bool one_wave) const;
   };
   Under after(std::size_t at, Under before) const;
   const Inst* issued_before(std::size_t at, bool vm, int others) const;
+  bool atomic_into(const Under& before, const Registers& registers) const;
   bool covered(std::size_t at, bool vm, const Left& left) const;
+  bool publishes_before_barrier(std::size_t at) const;
 
   const Program& program_;
+  bool one_wave_, in_order_;  ///< of a block; its waves' accesses of memory are
   std::size_t first_, last_;
   std::vector<Under> before_;  ///< per instruction
   std::vector<bool> entered_;  ///< from elsewhere than the instruction before

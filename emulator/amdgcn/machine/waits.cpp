@@ -147,6 +147,13 @@ void Wave::complete_some() {
   }
 }
 
+void Wave::perform_accesses() {
+  for (Pending* op : vm) {
+    // What reaches LDS, too, has an order of its own there.
+    if (op->inst->cls != Class::dma && !op->lgkm) finish_op(*op);
+  }
+}
+
 namespace {
 
 /// "v17", "s4", "a0"

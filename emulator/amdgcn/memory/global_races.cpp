@@ -54,6 +54,7 @@ bool knows(const Wave& w, std::uint64_t agent, std::uint32_t epoch) {
     const auto index = static_cast<std::size_t>(agent - first);
     if (static_cast<int>(index) == w.index) return true;
     if (index < w.clock.block.size() && w.clock.block[index] >= epoch) return true;
+    if (index < w.clock.met.size() && w.clock.met[index] >= epoch) return true;
   }
   if (w.clock.remote == nullptr) return false;
   const auto it = w.clock.remote->find(agent);
@@ -131,16 +132,18 @@ void GlobalRaces::exchange(Wave& w, std::uint64_t address) {
 }
 
 void GlobalRaces::meet(Workgroup& group) {
-  std::vector<std::uint32_t> block(group.waves.size());
+  std::vector<std::uint32_t> block(group.waves.size()), met(group.waves.size());
   RemotePtr remote;
   for (const auto& w : group.waves) {
     std::uint32_t& own = block[static_cast<std::size_t>(w->index)];
     own = std::max(own, over(*w));
+    met[static_cast<std::size_t>(w->index)] = group.split() ? own : w->clock.epoch;
     for (std::size_t i = 0; i < w->clock.block.size(); ++i) block[i] = std::max(block[i], w->clock.block[i]);
     join(remote, w->clock.remote);
   }
   for (const auto& w : group.waves) {
     w->clock.block = block;
+    w->clock.met = met;
     w->clock.remote = remote;
     ++w->clock.epoch;
   }

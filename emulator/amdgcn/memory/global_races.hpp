@@ -1,9 +1,11 @@
 // Reads of global memory that nothing orders after another wave's write. Internal.
 //
 // A wave's epoch grows where its writes become known to be over: at a wait that retires one, and at barriers.
-// A write is known to another wave once it was waited for and either a barrier of the block, or an atomic (or
-// a store of one lane that a glc or sc load reads) passed that on. Only reads are judged, of whole dwords;
-// what caches need (buffer_wbl2, buffer_inv) is not.
+// A write is known to a wave of another block once it was waited for and an atomic (or a store of one lane that
+// a glc or sc load reads) passed that on. Within a block a barrier is enough, without a wait: its waves share a
+// compute unit, which performs their accesses in order (LLVM's memory model for these targets), unless the
+// kernel lets a block be split. Only reads are judged, of whole dwords; what caches need (buffer_wbl2,
+// buffer_inv) is not.
 #pragma once
 
 #include <array>
@@ -30,6 +32,7 @@ using RemotePtr = std::shared_ptr<const RemoteEpochs>;
 struct WaveClock {
   std::uint32_t epoch = 1;           ///< its own
   std::vector<std::uint32_t> block;  ///< of the waves of its block
+  std::vector<std::uint32_t> met;    ///< of these, what comes before its own accesses, over or not
   RemotePtr remote;                  ///< of others
 };
 

@@ -66,9 +66,9 @@ void emit_look(Writer& w, const DecodePlan& p) {
 }
 
 void emit_repair(Writer& w, const DecodePlan& p) {
-  p.hidden.emit_block_repair(
-      w, p.config, {"batch_index", "", "kv_head", "q_start", "k_start", p.aligned_rows(), "keys"},
-      {fmt::format("m_block * {}", p.BM), p.num_warps, p.BN}, p.odd_flag(), "WAIT_LOADS_AND_SYNC(0);");
+  p.hidden.emit_block_repair(w, p.config,
+                             {"batch_index", "", "kv_head", "q_start", "k_start", p.aligned_rows(), "keys"},
+                             {fmt::format("m_block * {}", p.BM), p.num_warps, p.BN}, p.odd_flag(), "SYNC();");
 }
 
 void emit_whole(Writer& w, const DecodePlan& p) {
