@@ -1,6 +1,9 @@
 #include "emulator/machine/clock.hpp"
 
 #include <algorithm>
+#include <array>
+#include <bit>
+#include <utility>
 
 namespace kiln::emulator {
 
@@ -15,22 +18,73 @@ void join(RemotePtr& into, const RemotePtr& other) {
     into = other;
     return;
   }
+  // Who looks at a lock again and again learns nothing new.
+  const bool nothing_new = std::ranges::all_of(*other, [&](const auto& entry) {
+    const auto it = into->find(entry.first);
+    return it != into->end() && it->second.covers(entry.second);
+  });
+  if (nothing_new) return;
   auto sum = std::make_shared<Remote>(*into);
   for (const auto& [cluster, known] : *other) join((*sum)[cluster], known);
   into = std::move(sum);
 }
 
+namespace {
+
+/// The latest known epoch of each lane of an agent.
+struct LaneEpochs {
+  LaneEpochs(const Known& known, std::uint32_t agent) {
+    epochs.fill(agent < known.agents.size() ? known.agents[agent] : 0);
+    for (const Partial& p : known.partial_of(agent)) {
+      for (std::uint32_t m = p.lanes; m != 0; m &= m - 1) {
+        std::uint32_t& epoch = epochs[static_cast<std::size_t>(std::countr_zero(m))];
+        epoch = std::max(epoch, p.epoch);
+      }
+    }
+  }
+  bool covers(const Partial& p) const {
+    for (std::uint32_t m = p.lanes; m != 0; m &= m - 1)
+      if (epochs[static_cast<std::size_t>(std::countr_zero(m))] < p.epoch) return false;
+    return true;
+  }
+  std::array<std::uint32_t, 32> epochs;
+};
+
+}  // namespace
+
+bool Known::covers(const Known& other) const {
+  if (other.agents.size() > agents.size()) return false;
+  for (std::size_t i = 0; i < other.agents.size(); ++i)
+    if (other.agents[i] > agents[i]) return false;
+  for (std::size_t i = 0; i < other.partial.size();) {
+    const std::uint32_t agent = other.partial[i].agent;
+    const LaneEpochs mine(*this, agent);
+    for (; i < other.partial.size() && other.partial[i].agent == agent; ++i)
+      if (!mine.covers(other.partial[i])) return false;
+  }
+  return true;
+}
+
 void Known::add(Partial p) {
   if (p.agent < agents.size() && agents[p.agent] >= p.epoch) return;
-  for (const Partial& known : partial) {
-    if (known.agent != p.agent) continue;
-    if (known.epoch >= p.epoch && (p.lanes & ~known.lanes) == 0) return;
-    if (known.epoch == p.epoch) p.lanes |= known.lanes;
+  const auto range = std::ranges::equal_range(partial, p.agent, {}, &Partial::agent);
+  // Each lane once, with its latest epoch.
+  for (Partial& known : range) {
+    if (known.epoch < p.epoch)
+      known.lanes &= ~p.lanes;
+    else if (known.epoch == p.epoch)
+      p.lanes |= std::exchange(known.lanes, 0);
+    else
+      p.lanes &= ~known.lanes;
   }
-  std::erase_if(partial, [&](const Partial& known) {
-    return known.agent == p.agent && known.epoch <= p.epoch && (known.lanes & ~p.lanes) == 0;
-  });
-  if (p.lanes != 0xffffffffu) return partial.push_back(p);
+  const auto kept =
+      std::remove_if(range.begin(), range.end(), [](const Partial& known) { return known.lanes == 0; });
+  const auto at = partial.erase(kept, range.end());
+  if (p.lanes == 0) return;
+  if (p.lanes != 0xffffffffu) {
+    partial.insert(at, p);
+    return;
+  }
   if (agents.size() <= p.agent) agents.resize(p.agent + 1, 0);
   agents[p.agent] = p.epoch;  // of all lanes is of the warp
 }
@@ -41,7 +95,12 @@ void join(Known& into, const Known& other) {
     std::erase_if(into.partial, [&](const Partial& p) {
       return p.agent < into.agents.size() && into.agents[p.agent] >= p.epoch;
     });
-  for (const Partial& p : other.partial) into.add(p);
+  for (std::size_t i = 0; i < other.partial.size();) {
+    const std::uint32_t agent = other.partial[i].agent;
+    const LaneEpochs mine(into, agent);
+    for (; i < other.partial.size() && other.partial[i].agent == agent; ++i)
+      if (!mine.covers(other.partial[i])) into.add(other.partial[i]);
+  }
 }
 
 void join(Clock& into, const Clock& other) {

@@ -1,9 +1,11 @@
 // Vector clocks: what a warp knows to have happened.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <span>
 #include <vector>
 
 namespace kiln::emulator {
@@ -20,19 +22,26 @@ struct Partial {
 /// What is known of the agents of a cluster.
 struct Known {
   Epochs agents;
-  std::vector<Partial> partial;
+  std::vector<Partial> partial;  ///< by agent, each of its lanes once
   bool empty() const { return agents.empty(); }
+  /// Those of one agent.
+  std::span<const Partial> partial_of(std::uint32_t agent) const {
+    const auto [begin, end] = std::ranges::equal_range(partial, agent, {}, &Partial::agent);
+    return {begin, end};
+  }
   /// Whether accesses of an agent at `epoch` by `lanes` are known.
   bool knows(std::uint32_t agent, std::uint32_t epoch, std::uint32_t lanes) const {
     if (agent < agents.size() && agents[agent] >= epoch) return true;
     bool some = false;
-    for (const Partial& p : partial) {
-      if (p.agent != agent || p.epoch < epoch) continue;
+    for (const Partial& p : partial_of(agent)) {
+      if (p.epoch < epoch) continue;
       some = true;
       lanes &= ~p.lanes;
     }
     return some && lanes == 0;
   }
+  /// Whether all of `other` is known.
+  bool covers(const Known& other) const;
   void add(Partial p);
 };
 void join(Known& into, const Known& other);

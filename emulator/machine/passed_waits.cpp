@@ -13,9 +13,8 @@ namespace {
 bool knows_any(const Clock& clock, std::uint32_t agent, std::uint32_t epoch, std::uint32_t lanes) {
   if (lanes == 0) return false;
   if (agent < clock.agents.size() && clock.agents[agent] >= epoch) return true;
-  return std::any_of(clock.partial.begin(), clock.partial.end(), [&](const Partial& p) {
-    return p.agent == agent && p.epoch >= epoch && (p.lanes & lanes) != 0;
-  });
+  return std::ranges::any_of(clock.partial_of(agent),
+                             [&](const Partial& p) { return p.epoch >= epoch && (p.lanes & lanes) != 0; });
 }
 
 }  // namespace

@@ -152,12 +152,12 @@ void run_atomic(Warp& w, const Op& op) {
   lane_addresses(w, op, address);
   if (plain_atomics(w, op, bytes, address, data)) return note_progress(w, update_lanes(w, op, data));
   bool changed = false;
+  std::unique_lock lock(c.launch->atomics, std::defer_lock);  // once for all lanes: it is fought for
   each_lane(w, [&](int l) {
     const Place place = locate(w, op, space, address[l], bytes, l, Access::read);
     if (place.data == nullptr) return;
     std::memset(place.shadow, kWritten, bytes);
-    std::unique_lock lock(c.launch->atomics, std::defer_lock);
-    if (place.space == Space::global) lock.lock();
+    if (place.space == Space::global && !lock.owns_lock()) lock.lock();
     if (c.races && place.space == Space::global)
       c.launch->globals->strong_access(w, op, l, address[l], bytes, true);
     if (c.races && place.space == Space::shared)
