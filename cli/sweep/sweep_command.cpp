@@ -9,6 +9,7 @@
 #include <map>
 #include <numeric>
 #include <random>
+#include <span>
 
 #include "cli/above_zero.hpp"
 #include "cli/commands.hpp"
@@ -17,6 +18,7 @@
 #include "cli/sweep/random_sweep.hpp"
 #include "cli/sweep/shrink.hpp"
 #include "cli/sweep/sweep_cover.hpp"
+#include "cli/sweep/sweep_generate.hpp"
 #include "cli/sweep/sweep_grid.hpp"
 #include "cli/sweep/sweep_log.hpp"
 #include "generator/plan/draw.hpp"
@@ -100,46 +102,44 @@ class Sweep {
     if (!json_) fmt::print("{} {} {}: {}\n", bad("failed"), level, name, error.substr(0, 2000));
   }
 
-  static KernelSource source_of(const std::string& config) {
-    return generate(make_plan(parse_config(config, "sweep")));
-  }
-
   // L0 for all; this shard's part of the valid ones must also generate, and the same bytes twice.
-  void validate(const std::vector<Combination>& combinations) {
+  void validate(std::span<const Combination> combinations) {
+    constexpr std::size_t kAtATime = 512;
     ProgressCount count(total_);
-    for (const Combination& combination : combinations) {
-      count.show(valid_.size() + invalid_, "generating");
-      const std::string text = combination.config.dump();
-      try {
-        const Plan plan = make_plan(parse_config(text, "sweep"));
-        valid_.push_back(&combination);
-        if (options_.list || !shard_.has(valid_.size() - 1)) continue;
-        const KernelSource source = generate(plan);
-        note_proofs(plan, source.manifest.name);
-        covered_.add(combination.config);
-        targets_ |= only(plan.resolved().target);
-        if (source_of(text).text != source.text)
-          fail(source.manifest.name, "generate", "two generations differ");
-        ++generated_;
-      } catch (const Error& error) {
-        if (error.code() == ErrorCode::bad_config) {
-          ++invalid_;
-          if (!options_.html.empty() && refused_.size() < kRefusedOnPage)
-            refused_.push_back({{"config", combination.config}, {"error", error.what()}});
-        } else {
-          fail(text, "generate", error.what());
-        }
-      }
+    for (std::size_t begin = 0; begin < combinations.size(); begin += kAtATime) {
+      count.show(begin, "generating");
+      const auto some = combinations.subspan(begin, std::min(kAtATime, combinations.size() - begin));
+      std::size_t position = valid_.size();
+      const std::vector<Generated> results =
+          generate_all(some, [&] { return shard_.has(position++) && !options_.list; });
+      for (std::size_t i = 0; i < some.size(); ++i) note(some[i], results[i]);
     }
   }
 
+  void note(const Combination& combination, const Generated& result) {
+    if (result.refused) {
+      ++invalid_;
+      if (!options_.html.empty() && refused_.size() < kRefusedOnPage)
+        refused_.push_back({{"config", combination.config}, {"error", result.error}});
+      return;
+    }
+    if (result.plan) valid_.push_back(&combination);
+    if (!result.error.empty()) return fail(combination.config.dump(), "generate", result.error);
+    if (result.name.empty()) return;  // of another shard
+    note_proofs(result);
+    covered_.add(combination.config);
+    targets_ |= only(result.plan->resolved().target);
+    if (!result.same_twice) fail(result.name, "generate", "two generations differ");
+    ++generated_;
+  }
+
   // L1 of a combination, and how often each proof was made and held.
-  void note_proofs(const Plan& plan, const std::string& name) {
-    for (const layout::Proof& proof : plan.schedule().layout_proofs()) {
+  void note_proofs(const Generated& result) {
+    for (const layout::Proof& proof : result.proofs) {
       auto& [held, made] = proofs_[proof.what];
       ++made;
       held += proof.holds ? 1 : 0;
-      if (!proof.holds) fail(name, "L1", proof.what + " does not hold");
+      if (!proof.holds) fail(result.name, "L1", proof.what + " does not hold");
     }
   }
 
