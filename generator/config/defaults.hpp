@@ -20,6 +20,7 @@ Config with_rule_defaults(Config config);
 int packed_rows(const Config& config, int unnamed);
 
 /// A decode config on AMD whose rows pass through LDS strip by strip, by name or because nothing keeps them from it.
+/// Rules, defaults and the registry of schedules ask here.
 bool streams_decode(const Config& config);
 
 /// The general `swizzle`, else `own`, of 16-byte vectors: none where that moves nothing.

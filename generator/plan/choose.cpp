@@ -28,7 +28,9 @@ const ScheduleEntry* choose_schedule(const Config& config, std::span<const Sched
       operations += (operations.empty() ? "" : ", ") + std::string(to_string(entry.operation));
     }
     if (!target_fits || !operation_fits) continue;
-    if (!config.schedule || *config.schedule == entry.name) return &entry;
+    const bool chosen = config.schedule ? *config.schedule == entry.name
+                                        : entry.is_default == nullptr || entry.is_default(config);
+    if (chosen) return &entry;
     names += (names.empty() ? "" : ", ") + std::string(entry.name);
   }
   if (!names.empty()) {

@@ -1,5 +1,6 @@
-// Every schedule kiln has, the default one of each (target, operation) first. A new main loop is one line
-// here.
+// Every schedule kiln has, the default one of each (target, operation) first; where what a config asks for decides, the
+// line says who tells. A new main loop is one line here.
+#include "generator/config/defaults.hpp"
 #include "generator/schedules/cdna_decode/schedule.hpp"
 #include "generator/schedules/cdna_prefill/schedule.hpp"
 #include "generator/schedules/schedule.hpp"
@@ -26,11 +27,14 @@ std::span<const ScheduleEntry> schedules() {
       {"sm80_prefill", Target::sm_80, Operation::prefill, make_sm80_prefill},
       {"sm80_wide_prefill", Target::sm_80, Operation::prefill, make_sm80_wide_prefill},
       {"sm80_decode", Target::sm_80, Operation::decode, make_sm80_decode},
-      {"cdna_decode_streaming", Target::gfx90a, Operation::decode, make_cdna_decode_streaming},
+      {"cdna_decode_streaming", Target::gfx90a, Operation::decode, make_cdna_decode_streaming,
+       streams_decode},
       {"cdna_decode", Target::gfx90a, Operation::decode, make_cdna_decode},
-      {"cdna_decode_streaming", Target::gfx942, Operation::decode, make_cdna_decode_streaming},
+      {"cdna_decode_streaming", Target::gfx942, Operation::decode, make_cdna_decode_streaming,
+       streams_decode},
       {"cdna_decode", Target::gfx942, Operation::decode, make_cdna_decode},
-      {"cdna_decode_streaming", Target::gfx950, Operation::decode, make_cdna_decode_streaming},
+      {"cdna_decode_streaming", Target::gfx950, Operation::decode, make_cdna_decode_streaming,
+       streams_decode},
       {"cdna_decode", Target::gfx950, Operation::decode, make_cdna_decode},
       {"cdna_prefill", Target::gfx90a, Operation::prefill, make_cdna_prefill},
       {"cdna_prefill", Target::gfx942, Operation::prefill, make_cdna_prefill},

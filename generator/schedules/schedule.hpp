@@ -49,9 +49,11 @@ struct ScheduleEntry {
   /// Fills every unset key of `config`, checks the rules that need the filled values, and builds the plan.
   /// Appends to `out` and returns nullptr when a rule is broken. Never throws for user errors.
   std::unique_ptr<Schedule> (*make)(Config config, Violations& out);
+  /// Whether it is the default of a config that names none; null: of every one.
+  bool (*is_default)(const Config& config) = nullptr;
 };
 
-/// All schedules, the default one of each (target, operation) first.
+/// All schedules; of those of a (target, operation) the first that says so is the default of a config.
 std::span<const ScheduleEntry> schedules();
 
 }  // namespace kiln

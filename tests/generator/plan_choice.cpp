@@ -184,6 +184,21 @@ TEST_CASE("every key is either taken by a schedule and shown as resolved, or ref
   }
 }
 
+TEST_CASE(
+    "the schedule that the registry chooses is the one that plans, on AMD by what the config asks for") {
+  for (const char* keys :
+       {R"({"depth": 128)", R"({"depth": 192)", R"({"depth": 512)", R"({"depth": 256, "full_kv": false)",
+        R"({"depth": 576, "ov_depth": 512, "v_from_k": true)"})
+    for (const char* target : {"gfx90a", "gfx942", "gfx950"}) {
+      CAPTURE(std::string(target) + " " + keys);
+      Violations out;
+      const Config config = config_of((std::string(keys) + "}").c_str(), target, "decode");
+      const ScheduleEntry* chosen = choose_schedule(config, schedules(), out);
+      REQUIRE(chosen != nullptr);
+      CHECK(*make_plan(config).resolved().schedule == chosen->name);
+    }
+}
+
 TEST_CASE("any identifier may name a kernel, also one of the language") {
   for (const ScheduleEntry& entry : schedules()) {
     Config config;

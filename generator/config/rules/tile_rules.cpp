@@ -124,6 +124,16 @@ bool streaming(const Config& c) {
   return c.schedule && c.schedule->find("streaming") != std::string::npos;
 }
 
+/// The rows of a tile of streaming decode are those of one instruction.
+std::string v22_rows(const Config& c) {
+  const auto m = mma(c, 0);
+  if (c.operation != Operation::decode || !streams_decode(c) || !m || !c.BM || !c.WM) return "";
+  if (*c.BM == *m && *c.WM == *m) return "";
+  if (*c.WM <= 0 || *c.BM % *c.WM != 0 || *c.WM % *m != 0) return "";  // V1
+  return fmt::format(
+      "streaming decode packs the {} query rows of an instruction: BM ({}) == WM ({}) == MMA_M ({})", *m,
+      *c.BM, *c.WM, *m);
+}
 std::string v22_warps(const Config& c) {
   if (!streaming(c) || !c.num_threads || !c.BN || !c.WN || *c.WN <= 0) return "";
   if (*c.num_threads / 64 == *c.BN / *c.WN) return "";
@@ -170,6 +180,7 @@ std::vector<Rule> tile_rules() {
       {"V10", "1.2, 4.4", kAmd, {"/BK", "/mma_shape"}, v10_read},
       {"V10", "1.2", kAllTargets, {"/mma_shape"}, v10_shape},
       {"V10", "4.4", kAmd, {"/BK", "/BN", "/mma_shape"}, v10_value},
+      {"V22", "9.2 V22", kAmd, {"/BM", "/WM", "/mma_shape"}, v22_rows},
       {"V22", "9.2 V22", kAmd, {"/num_threads", "/BN", "/WN"}, v22_warps},
       {"V22", "9.2 V22", kAmd, {"/BK", "/depth"}, v22_strip},
   };

@@ -41,10 +41,6 @@ bool check_streaming_meaning(const Config& c, const Config& m, Violations& out) 
   check.takes(!c.double_buffer.value_or(false), "/double_buffer", "has one strip in LDS", "false");
   check.takes(!c.double_buffer_k_only.value_or(false), "/double_buffer_k_only", "has one strip in LDS",
               "false");
-  const int rows = (*m.mma_shape)[0];
-  check.takes(*m.BM == rows && *m.WM == rows, "/BM",
-              fmt::format("packs the {} query rows of an instruction", rows),
-              c.mma_shape ? std::to_string(rows) : "16, 32");
   check.takes(c.depth <= 512, "/depth", "takes depth up to 512", "64, 128, 256, 512");
   return check.passed();
 }

@@ -1,7 +1,6 @@
 #include "generator/schedules/cdna_decode/schedule.hpp"
 #include "generator/schedules/common/parts.hpp"
 
-#include "generator/config/defaults.hpp"
 #include "generator/schedules/cdna_decode/plan.hpp"
 
 namespace kiln {
@@ -56,8 +55,8 @@ class CdnaDecode final : public Schedule {
 
 }  // namespace
 
+// NOLINTNEXTLINE(performance-unnecessary-value-param): the registry's signature
 std::unique_ptr<Schedule> make_cdna_decode_streaming(Config config, Violations& out) {
-  if (!streams_decode(config)) return make_cdna_decode(std::move(config), out);
   auto plan = cdna::plan_decode(config, out);
   return plan ? std::make_unique<CdnaDecode>(std::move(*plan)) : nullptr;
 }

@@ -15,7 +15,7 @@
 
 namespace kiln {
 
-/// Also the default: rows it does not take go to cdna_decode unless the config names the schedule.
+/// The default where streams_decode (generator/config/defaults.hpp) says so; the other one elsewhere.
 std::unique_ptr<Schedule> make_cdna_decode_streaming(Config config, Violations& out);
 std::unique_ptr<Schedule> make_cdna_decode(Config config, Violations& out);
 
