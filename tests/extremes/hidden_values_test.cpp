@@ -170,6 +170,8 @@ const Case kByteCases[] = {
      R"("mask": "causal", "kv_dtype": "int8", "operand": {"kind": "paged", "page_size": 16, "quantization": {"granularity": "per_token"}})"},
     {"sm_90a", kPrefill, R"("mask": "causal", "dtype": "fp8_e4m3", "out_dtype": "bf16", "depth": 128)"},
     {"sm_90a", kPrefill,
+     R"("mask": "causal", "depth": 192, "ov_depth": 128, "rope_depth": 64, "rope": {"layout": "separate"}, "kv_dtype": "fp8_e4m3", "operand": {"kind": "ragged", "quantization": {"granularity": "per_head"}})"},
+    {"sm_90a", kPrefill,
      R"("mask": {"sliding_window": 40}, "dtype": "fp8_e4m3", "out_dtype": "bf16", "operand": {"kind": "paged", "page_size": 64, "quantization": {"granularity": "per_token", "layout": "head_major"}})"},
     {"sm_100a", kPrefill,
      R"("mask": "causal", "dtype": "fp8_e4m3", "out_dtype": "bf16", "depth": 128, "operand": {"kind": "ragged", "quantization": {"granularity": "per_head"}})"},

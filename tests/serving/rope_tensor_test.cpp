@@ -51,6 +51,13 @@ std::string body_of(const Json& config) {
   const KernelSource source = generate(plan_of(config));
   return source.text.substr(source.head_bytes);
 }
+/// DeepSeek's prefill over keys and values that are no latent ones; `more` is merged into it.
+Json prefill(const std::string& more) {
+  Json config = Json::parse(R"({"target": "sm_90a", "operation": "prefill", "dtype": "bf16", "depth": 192,
+      "ov_depth": 128, "rope_depth": 64, "rope": {"layout": "separate"}, "mask": "causal", "lse": true})");
+  config.merge_patch(Json::parse("{" + more + "}"));
+  return config;
+}
 int count(const std::string& text, const std::string& what) {
   int n = 0;
   for (std::size_t at = text.find(what); at != std::string::npos; at = text.find(what, at + 1)) ++n;
@@ -223,12 +230,6 @@ TEST_CASE("two tensors in every operand kind, with masks, modifiers and widths")
 }
 
 TEST_CASE("prefill of sm_90a: both parts of K in one tile, in every operand kind") {
-  const auto prefill = [](const std::string& more) {
-    Json config = Json::parse(R"({"target": "sm_90a", "operation": "prefill", "dtype": "bf16", "depth": 192,
-        "ov_depth": 128, "rope_depth": 64, "rope": {"layout": "separate"}, "mask": "causal", "lse": true})");
-    config.merge_patch(Json::parse("{" + more + "}"));
-    return config;
-  };
   std::uint64_t seed = 0;
   for (const char* more :
        {R"("operand": {"kind": "ragged"})", R"("operand": {"kind": "paged", "page_size": 16})",
@@ -247,9 +248,48 @@ TEST_CASE("prefill of sm_90a: both parts of K in one tile, in every operand kind
   };
   refused(R"("rope_depth": 48)", "multiples of 64");
   refused(R"("head_dim_offset": 64)", "/head_dim_offset");
-  refused(R"("kv_dtype": "fp8_e4m3")", "/kv_dtype");
+  refused(R"("dtype": "fp8_e4m3")", "/rope/dtype");
   refused(R"("tma_fold": "chunk_outer")", "/tma_fold");
   refused(R"("v_from_k": true)", "/v_from_k");
+}
+
+TEST_CASE(
+    "prefill of sm_90a: 8-bit columns beside 16-bit rotary ones, in every operand kind and with every scale") {
+  std::uint64_t seed = 40;
+  for (
+      const char* more :
+      {R"("kv_dtype": "fp8_e4m3", "operand": {"kind": "ragged", "quantization": {"granularity": "per_head"}})",
+       R"("kv_dtype": "int8", "operand": {"kind": "paged", "page_size": 16, "quantization": {"granularity": "per_token"}})",
+       R"("kv_dtype": "fp8_e4m3", "operand": {"kind": "paged", "page_size": 33, "quantization": {"granularity": 64}},
+          "dtype": "fp16")",
+       R"("kv_dtype": "fp8_e4m3", "operand": {"kind": "paged", "page_size": 64, "quantization": {"granularity":
+          "per_token", "layout": "head_major"}}, "mask": "none")",
+       R"("kv_dtype": "int8", "operand": {"kind": "continuous", "quantization": {"granularity": "per_sequence"}},
+          "score_mod": "alibi", "dtype": "fp16")",
+       R"("kv_dtype": "fp8_e4m3", "operand": {"quantization": {"granularity": "per_tensor"}}, "mask": "none",
+          "sink": true)",
+       R"("kv_dtype": "fp8_e4m3", "num_kv_stages": 3, "BN": 48)",
+       R"("kv_dtype": "int8", "depth": 256, "rope_depth": 128, "mask": {"sliding_window": 100},
+          "operand": {"kind": "ragged", "quantization": {"granularity": "per_token"}})"}) {
+    CAPTURE(more);
+    const Plan plan = plan_of(prefill(more));
+    CHECK(generate(make_plan(plan.resolved())).text == generate(plan).text);
+    check_at_tile_ends(plan, seed++);
+  }
+}
+
+TEST_CASE("prefill of sm_90a: rotary columns are multiplied behind what scales concern, in Q's type") {
+  for (const char* quantization : {R"("per_tensor")", R"("per_token")", "64"}) {
+    CAPTURE(quantization);
+    const std::string scales =
+        std::string(R"("operand": {"kind": "ragged", "quantization": {"granularity": )") + quantization +
+        "}}";
+    const std::string text = body_of(prefill(R"("kv_dtype": "fp8_e4m3", )" + scales));
+    const auto last = text.rfind("k16_bf16_ss(s_acc");
+    CHECK(count(text, "k16_bf16_ss(s_acc") == 4 * 3);
+    CHECK(text.rfind("s_acc[0] *= k") < last);
+    CHECK(text.rfind("k16_ss(s_acc") < last);
+  }
 }
 
 TEST_CASE("8-bit columns beside 16-bit rotary ones, with every scale") {

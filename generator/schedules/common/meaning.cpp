@@ -107,14 +107,14 @@ void MeaningCheck::takes_rope_tensor_of_strips() const {
   takes_rope_tensor(strip, fmt::format("whole strips of BK ({})", strip));
 }
 
-void MeaningCheck::takes_rope_tensor(int unit, const std::string& units) const {
+void MeaningCheck::takes_rope_tensor(int unit, const std::string& units, bool beside_bytes) const {
   if (!filled_.rope) return;
   const std::string type(to_string(user_.dtype));
   takes(filled_.rope->layout == "separate", "/rope/layout", "has rotary columns in a tensor of their own",
         "separate");
   takes(is_16_bit(user_.dtype) && *filled_.rope->dtype == user_.dtype, "/rope/dtype",
         "has them in Q's 16-bit type", type);
-  takes(*filled_.kv_dtype == user_.dtype, "/kv_dtype",
+  takes(beside_bytes || *filled_.kv_dtype == user_.dtype, "/kv_dtype",
         "takes kv_dtype equal to dtype beside a tensor of them", type);
   takes(*filled_.head_dim_offset == 0, "/head_dim_offset",
         "reads rows beside a tensor of rotary columns from their start", "0");

@@ -39,8 +39,8 @@ class MeaningCheck {
   void takes_ov_depth_of_depth() const;
   /// Rotary columns of K in a tensor of their own are of Q's type, as the others are, in whole strips of BK.
   void takes_rope_tensor_of_strips() const;
-  /// The same in multiples of `unit` columns, which are called `units`.
-  void takes_rope_tensor(int unit, const std::string& units) const;
+  /// The same in multiples of `unit` columns, which are called `units`; `beside_bytes`: the others may be of 8 bits.
+  void takes_rope_tensor(int unit, const std::string& units, bool beside_bytes = false) const;
   /// With full_kv false: blocks of one strip, in a ring of their own and no stages of whole tiles.
   void takes_ring_of_strips() const;
   /// Scales of a tensor, a head or a key; one of n elements where that is the whole row.

@@ -108,7 +108,8 @@ void Consumer::emit_qk_chunk(Writer& w, int qk) const {
   w.line("wgmma_fence();");
   for (int step = qk * steps; step < (qk + 1) * steps; ++step) {
     parts_.scales->emit_next_unit(w, step);
-    w.line("{}(s_acc, descriptor(q_desc + {}, {}), descriptor(k_low + {}, {}));", p_.qk->name(step == 0),
+    const Wgmma& product = p_.is_rope_step(step) ? *p_.qk_rope : *p_.qk;
+    w.line("{}(s_acc, descriptor(q_desc + {}, {}), descriptor(k_low + {}, {}));", product.name(step == 0),
            k_major_step(p_.q_tile(), step), q_high, p_.k->step(step), p_.k->descriptor_high());
   }
   w.line("wgmma_commit();");

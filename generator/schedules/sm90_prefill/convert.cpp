@@ -23,39 +23,39 @@ class WidenedTiles : public KeyTiles {
   void use(Prelude& prelude) const override;
   void set_maps(KernelParam& k, KernelParam& v) const override {
     for (KernelParam* param : {&k, &v}) param->map.swizzle_bytes = 0, param->map.l2_promotion_bytes = 128;
-    if (p_.raw_rows) k.map.dims[0].box = p_.depth, v.map.dims[0].box = p_.ov_depth;
+    if (p_.raw_rows) k.map.dims[0].box = p_.plain_columns(), v.map.dims[0].box = p_.ov_depth;
   }
   void emit_addresses(Writer& w) const override {
     w.line("const u32 smem_raw = smem + {};", p_.smem_raw);
     p_.raw->emit_addresses(w, p_.smem_raw_barriers);
   }
   void emit_init(Writer& w) const override {
-    p_.k->ring().emit_init(w, PrefillPlan::kConverterWarps, p_.k->empty_arrivals());
+    p_.k->ring().emit_init(w, PrefillPlan::kConverterWarps + (p_.rope_apart() ? 1 : 0),
+                           p_.k->empty_arrivals());
     p_.v->ring().emit_init(w, PrefillPlan::kConverterWarps, p_.v->empty_arrivals());
     p_.raw->emit_init(w, parts_.scales->full_arrivals(), PrefillPlan::kConverterWarps);
   }
-  void emit_producer_state(Writer& w) const override { p_.raw->emit_state(w, true); }
+  void emit_producer_state(Writer& w) const override {
+    p_.raw->emit_state(w, true);
+    if (p_.rope_apart()) p_.k->ring().emit_state(w, true);
+  }
   Landing landing(const Tensor& of) const override {
-    const int panels = of.pipeline.num_panels(), columns = of.k ? p_.depth : p_.ov_depth;
+    const int panels = of.k ? p_.k_panels() : of.pipeline.num_panels(), columns = columns_of(of);
     if (p_.raw_rows)
       return {*p_.raw, "smem_raw", p_.raw_slot_bytes(), p_.raw_pitch(columns), 1, 1, p_.BN * columns};
-    return {*p_.raw,
-            "smem_raw",
-            p_.raw_slot_bytes(),
-            p_.raw_span(),
-            panels,
-            panels,
-            of.pipeline.full_kv_bytes() / 2};
+    return {*p_.raw, "smem_raw", p_.raw_slot_bytes(), p_.raw_span(), panels, panels, p_.BN * columns};
   }
   void emit_warps(Writer& w) const override;
   std::vector<layout::Proof> proofs() const override {
     auto proofs = KeyTiles::proofs();
-    proofs.push_back(proof("K", p_.depth));
+    proofs.push_back(proof("K", p_.plain_columns()));
     proofs.push_back(proof("V", p_.ov_depth));
     return proofs;
   }
 
  protected:
+  /// Columns that are widened.
+  int columns_of(const Tensor& of) const { return of.k ? p_.plain_columns() : p_.ov_depth; }
   /// Threads that widen one row of a raw panel.
   int threads_of_row() const { return p_.raw_span() / 16; }
   /// What elements are multiplied by: what a tile needs for it, and the last argument of turn `i`.
@@ -79,7 +79,7 @@ class WidenedTiles : public KeyTiles {
 /// wgmma before it is read. `block`: its number.
 void WidenedTiles::emit_tile(Writer& w, const Tensor& of, const std::string& block, bool fenced) const {
   const auto& ring = of.pipeline.ring();
-  w.comment("{}: {} bytes to FP16", of.title(), of.pipeline.full_kv_bytes() / 2);
+  w.comment("{}: {} bytes to FP16", of.title(), p_.BN * columns_of(of));
   p_.raw->emit_wait_full(w, 0);
   ring.emit_wait_empty(w, 0);
   w.open("");
@@ -95,7 +95,7 @@ void WidenedTiles::emit_tile(Writer& w, const Tensor& of, const std::string& blo
 }
 
 void WidenedTiles::emit_widen(Writer& w, const Tensor& of) const {
-  const int columns = of.k ? p_.depth : p_.ov_depth;
+  const int columns = columns_of(of);
   const std::string first_chunk =
       p_.raw_rows ? fmt::format("(thread % {}) + {} * line", threads_of_row(), p_.raw_pitch(columns))
                   : "thread";
@@ -103,7 +103,7 @@ void WidenedTiles::emit_widen(Writer& w, const Tensor& of) const {
   w.line("const u32 to = smem_{} + {} * {} + row_at, beside = to ^ 16;", of.name, of.pipeline.ring().stage(),
          of.pipeline.full_kv_bytes());
   emit_parts(w, of);
-  const int chunks = of.pipeline.full_kv_bytes() / 32, step = kThreads / threads_of_row() * p_.span_bytes;
+  const int chunks = p_.BN * columns / 16, step = kThreads / threads_of_row() * p_.span_bytes;
   constexpr int kAhead = 4;  // loads before the first of them is stored
   for (int first = 0; first * kThreads < chunks; first += kAhead) {
     const int turns = std::min(kAhead, chunks / kThreads - first);  // that every thread takes part in
@@ -237,7 +237,8 @@ class SignedQuery : public Query {
     w.comment("{}", title());
     parts_.scales->emit_sign(w);
     w.line("#pragma unroll 4");
-    w.open("for (int i = 0; i < {}; ++i)", p_.q_bytes() / 16 / 128);
+    const int columns = p_.padded_depth - (p_.rope_apart() ? p_.rope : 0);
+    w.open("for (int i = 0; i < {}; ++i)", 64 * columns * p_.element_bytes / 16 / 128);
     w.line("const u32 at = smem_q + consumer * {} + 16 * (threadIdx.x % 128) + 2048 * i;", p_.q_stride());
     w.line("uint4 x = load_shared_16(at);");
     emit_widen(w);
@@ -261,7 +262,9 @@ class WidenedQuery final : public SignedQuery {
   void use(Prelude& prelude) const override { prelude.use("bf16_to_fp16"); }
 
  protected:
-  const char* title() const override { return "Q to FP16, in place"; }
+  const char* title() const override {
+    return p_.rope_apart() ? "Q to FP16, in place, but for rotary columns" : "Q to FP16, in place";
+  }
   void emit_widen(Writer& w) const override { w.line("x = bf16_to_fp16(x);"); }
 };
 

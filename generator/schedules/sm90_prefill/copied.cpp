@@ -35,6 +35,20 @@ Landing KeyTiles::landing(const Tensor& of) const {
       to.num_panels(), to.panels_per_chunk(),           to.staged_k_bytes(), of.k ? p_.k_fold : p_.v_fold};
 }
 
+Landing KeyTiles::rope_landing() const {
+  const TMAConsumerPipeline& to = *p_.k;
+  const int panels = to.num_panels() - p_.k_panels();
+  Landing landing{to.ring(),
+                  "smem_k",
+                  to.slot_bytes(),
+                  p_.span_bytes,
+                  panels,
+                  panels,
+                  p_.BN * p_.rope * p_.element_bytes};
+  landing.first_panel = p_.k_panels();
+  return landing;
+}
+
 void KeyTiles::emit_turn(Writer& w) const {
   parts_.copies->emit_tile(w, parts_.k(), "n", *parts_.loop_waits);
   parts_.copies->emit_tile(w, parts_.v(), "n + 1", *parts_.loop_waits);

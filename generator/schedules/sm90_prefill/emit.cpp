@@ -147,6 +147,7 @@ void use_sections(Prelude& prelude, const Parts& parts) {
   p.hidden.use(prelude);
   p.qk->add_to(prelude, true);
   p.qk->add_to(prelude, false);
+  if (p.rope_apart()) p.qk_rope->add_to(prelude, false);
   p.pv->add_to(prelude, false);
 }
 

@@ -117,6 +117,7 @@ struct Landing {
   int slot_bytes, row_bytes;              ///< of the ring; of a row of a panel
   int panels, chunk_panels, chunk_bytes;  ///< of a tile; of what one barrier waits for
   int fold = 1;                           ///< panels of one copy
+  int first_panel = 0;
 
   std::string at(const PrefillPlan& p, int panel, int row) const {
     return fmt::format("{} + {} * {} + {}", base, ring.stage(), slot_bytes,
@@ -164,6 +165,10 @@ class KeyCopies : public Part {
   /// Tile `block` into the next slot, once that is free.
   virtual void emit_tile(Writer& w, const Tensor& of, const std::string& block,
                          const SlotWaits& waits) const = 0;
+
+ protected:
+  /// Where a tile of `of` goes: of K beside rotary columns that go elsewhere, two places.
+  std::vector<Landing> landings(const Tensor& of) const;
 };
 
 class KeyTiles : public Part {
@@ -178,6 +183,8 @@ class KeyTiles : public Part {
   /// The rings that the producer fills.
   virtual void emit_producer_state(Writer& w) const;
   virtual Landing landing(const Tensor& of) const;
+  /// Of rotary columns beside K of bytes: their panels of K's slot.
+  Landing rope_landing() const;
   /// One turn of the producer's loop: K(n) and V(n + 1).
   virtual void emit_turn(Writer& w) const;
   /// Of the warps that convert: their branch.
@@ -220,7 +227,7 @@ class KeyScales : public Part {
   /// K(n)'s fence serves V(n + 1), too.
   virtual bool fences_k() const { return true; }
   /// Before step `step` of S = Q K', where columns have units of their own: S so far becomes one of the next.
-  virtual void emit_next_unit(Writer&, int /*step*/) const {}
+  void emit_next_unit(Writer& w, int step) const;
   /// S times the scales of K that the factor does not hold.
   virtual void emit_scores(Writer&) const {}
   /// The last chunk of K's slot is released when S is there, or when P is.
@@ -237,6 +244,11 @@ class KeyScales : public Part {
   /// Of O: the factor beside its sums, and its name.
   virtual void emit_output_scale(Writer&) const {}
   virtual const char* output_scale() const { return "inv_sum"; }
+
+ protected:
+  /// Whether the unit changes before step `step`; S so far times what makes it one of the next.
+  virtual bool changes_unit(int /*step*/) const { return false; }
+  virtual void emit_change(Writer&, int /*step*/) const {}
 };
 
 class Query : public Part {

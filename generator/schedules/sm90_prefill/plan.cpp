@@ -37,7 +37,7 @@ int swizzle_span(SwizzleMode mode) {
 void check_rope(const Config& c, const Config& m, Violations& out) {
   if (!m.rope) return;
   const MeaningCheck check(c, m, "sm90_prefill", out);
-  check.takes_rope_tensor(64, "multiples of 64");
+  check.takes_rope_tensor(64, "multiples of 64", true);
   check.takes(c.tma_fold.value_or("auto") == "auto" || c.tma_fold == "none", "/tma_fold",
               "copies a panel at a time where rotary ones are in a tensor of their own", "none");
 }
@@ -52,7 +52,7 @@ bool check_meaning(const Config& c, Violations& out) {
   check_rope(c, m, out);
   const auto& scales = m.operand->quantization;
   if (is_narrow(m) && scales_by_row(scales) &&
-      PrefillPlan::groups_of(m, std::max(c.depth, *m.ov_depth)) > 1 && scales->block % 16 != 0) {
+      PrefillPlan::groups_of(m, std::max(k_columns(m), *m.ov_depth)) > 1 && scales->block % 16 != 0) {
     refuse_value(
         c, "/operand/quantization/granularity",
         "sm90_prefill takes a scale for a multiple of 16 elements, the columns of one product, or for a row",
@@ -167,7 +167,7 @@ class Planner {
       refuse_("sm90_prefill", {"/BN", "/operand/quantization/granularity"},
               fmt::format("scales of {} elements leave registers for {} keys here", block, widest),
               std::to_string(widest));
-    const int columns = std::max(p_.depth, p_.ov_depth);
+    const int columns = std::max(p_.plain_columns(), p_.ov_depth);
     if (columns <= 192) return out_.empty();
     // Past depth 192 two a row, and over pages of few rows one, are what O leaves registers for.
     if (has_pages_of_few_rows(c_)) {
@@ -373,6 +373,8 @@ class Planner {
 
   void set_products() {
     p_.qk.emplace(p_.math, p_.BN, Wgmma::A::smem, false);
+    if (p_.rope_apart()) p_.qk_rope.emplace(c_.dtype, p_.BN, Wgmma::A::smem, false);
+    if (p_.rope_apart() && c_.dtype != p_.math) p_.qk_rope->name_type();
     p_.pv.emplace(p_.math, p_.ov_depth, Wgmma::A::registers, !p_.fp8);
   }
 

@@ -66,6 +66,7 @@ struct PrefillPlan {
   HiddenGuard hidden;  ///< of masks that hide keys from some rows of a tile
   std::optional<OnlineSoftmax> softmax;
   std::optional<Wgmma> qk, pv;
+  std::optional<Wgmma> qk_rope;  ///< where rope_apart()
 
   int num_threads() const { return 128 * (1 + num_math_warpgroups); }
   int math_warps() const { return 4 * num_math_warpgroups; }
@@ -80,6 +81,13 @@ struct PrefillPlan {
   /// Panels of a tile of K that come from K; those after them are rotary columns of a tensor of their own.
   int k_panels() const { return (padded_depth - rope) / panel_columns(); }
   int o_panel_columns() const { return o_span / 2; }
+  /// Columns of K without those.
+  int plain_columns() const { return depth - rope; }
+  /// Those are of 16 bits beside K of bytes: no converter and no scale concerns them. Their copy goes to their panels of
+  /// K's slot, and their products are of Q's type.
+  bool rope_apart() const { return narrow && rope > 0; }
+  bool is_rope_step(int step) const { return rope_apart() && step * step_elements() >= plain_columns(); }
+  bool begins_rope(int step) const { return rope_apart() && step * step_elements() == plain_columns(); }
 
   // Narrow K and V, and V of FP8: what is copied goes through the other warps of warpgroup 0.
   bool converts() const { return narrow || fp8; }
@@ -90,7 +98,7 @@ struct PrefillPlan {
   bool raw_rows = false;
   int raw_pitch(int columns) const { return raw_rows ? align_up(columns, 128) : raw_span(); }
   int raw_slot_bytes() const {
-    const int columns = fp8 ? padded_ov : std::max(depth, ov_depth);
+    const int columns = fp8 ? padded_ov : std::max(plain_columns(), ov_depth);
     return BN * (raw_rows ? raw_pitch(columns) : columns);
   }
   bool scales() const { return config.operand->quantization.has_value(); }
@@ -108,8 +116,8 @@ struct PrefillPlan {
   }
   /// One scale for a head, or for all.
   bool head_scale() const { return scales() && !scales_by_token(); }
-  /// The scale of K is part of softmax's factor, where scores are not modified before it.
-  bool scale_joins_factor() const { return head_scale() && modifier->none(); }
+  /// The scale of K is part of softmax's factor, where scores are not modified before it and it concerns all columns.
+  bool scale_joins_factor() const { return head_scale() && modifier->none() && !rope_apart(); }
   /// Index of the head's scale.
   std::string head_of_scales() const {
     return scale_of_head(*config.operand->quantization, "work.batch", "work.kv_head");
@@ -123,9 +131,9 @@ struct PrefillPlan {
     return several ? ceil_div(columns, scales->block) : 1;
   }
   /// The most that a row of K or V has. Where they are several converters take them apart (row_scales.cpp).
-  int raw_groups() const { return narrow ? groups_of(config, std::max(depth, ov_depth)) : 1; }
+  int raw_groups() const { return narrow ? groups_of(config, std::max(plain_columns(), ov_depth)) : 1; }
   /// Parts of a sum over columns of K with a unit each.
-  int k_groups() const { return narrow ? groups_of(config, depth) : 1; }
+  int k_groups() const { return narrow ? groups_of(config, plain_columns()) : 1; }
   int k_scale_bytes() const { return k_groups() * scale_bytes(); }
   /// Scales of a tile as they are copied, those of a group side by side.
   int raw_scale_bytes() const { return raw_groups() * scale_bytes(); }

@@ -11,23 +11,27 @@ class Boxes : public KeyCopies {
   using KeyCopies::KeyCopies;
   void emit_tile(Writer& w, const Tensor& of, const std::string& block,
                  const SlotWaits& waits) const override {
-    const Landing to = parts_.tiles->landing(of);
     w.comment("{}({}) into the next slot", of.title(), block);
+    for (const Landing& to : landings(of)) emit_landing(w, of, to, block, waits);
+  }
+
+ protected:
+  void emit_landing(Writer& w, const Tensor& of, const Landing& to, const std::string& block,
+                    const SlotWaits& waits) const {
+    const bool scaled = to.first_panel == 0;
     for (int qk = 0; qk < to.panels / to.chunk_panels; ++qk) {
       waits.emit(w, to.ring, qk);
-      parts_.scales->emit_load(w, of, block);
+      if (scaled) parts_.scales->emit_load(w, of, block);
       parts_.issuer->open_one(w);
       w.line("mbarrier_arrive_expect_tx({}, {});", to.ring.full(qk),
-             to.chunk_bytes + parts_.scales->tile_bytes(of));
+             to.chunk_bytes + (scaled ? parts_.scales->tile_bytes(of) : 0));
       for (int i = 0; i < to.chunk_panels; i += to.fold)
-        emit_box(w, of, to, block, qk, qk * to.chunk_panels + i);
-      parts_.scales->emit_copy(w, of, block);
+        emit_box(w, of, to, block, qk, to.first_panel + qk * to.chunk_panels + i);
+      if (scaled) parts_.scales->emit_copy(w, of, block);
       parts_.issuer->close_one(w);
     }
     to.ring.emit_step(w);
   }
-
- protected:
   virtual void emit_box(Writer& w, const Tensor& of, const Landing& to, const std::string& block, int qk,
                         int panel) const {
     w.line("tma_load({}, &{}_map, {}, {}, {});", to.at(p_, panel, 0), of.source(p_, panel), to.ring.full(qk),
@@ -83,30 +87,34 @@ class Pages final : public KeyCopies {
 
   void emit_tile(Writer& w, const Tensor& of, const std::string& block,
                  const SlotWaits& waits) const override {
-    const Landing to = parts_.tiles->landing(of);
-    const auto& operand = *p_.operand;
     w.open("");
     w.comment("{}({}) into the next slot", of.title(), block);
-    operand.emit_populate(w, factor(block));
-    for (int qk = 0; qk < to.panels / to.chunk_panels; ++qk) {
-      waits.emit(w, to.ring, qk);
-      w.line("if (lane == 0) mbarrier_arrive_expect_tx({}, {});", to.ring.full(qk),
-             to.chunk_bytes + parts_.scales->tile_bytes(of));
-      parts_.scales->emit_load(w, of, block);
-      for (int round = 0; round < operand.rounds(); ++round) {
-        const std::string condition = operand.issues(round);
-        if (!condition.empty()) w.open("if ({})", condition);
-        for (int i = 0; i < to.chunk_panels; i += to.fold)
-          emit_piece(w, of, to, block, qk, qk * to.chunk_panels + i, round);
-        parts_.scales->emit_copy(w, of, block);
-        if (!condition.empty()) w.close();
-      }
-    }
-    to.ring.emit_step(w);
+    p_.operand->emit_populate(w, factor(block));
+    for (const Landing& to : landings(of)) emit_landing(w, of, to, block, waits);
     w.close();
   }
 
  private:
+  void emit_landing(Writer& w, const Tensor& of, const Landing& to, const std::string& block,
+                    const SlotWaits& waits) const {
+    const auto& operand = *p_.operand;
+    const bool scaled = to.first_panel == 0;
+    for (int qk = 0; qk < to.panels / to.chunk_panels; ++qk) {
+      waits.emit(w, to.ring, qk);
+      w.line("if (lane == 0) mbarrier_arrive_expect_tx({}, {});", to.ring.full(qk),
+             to.chunk_bytes + (scaled ? parts_.scales->tile_bytes(of) : 0));
+      if (scaled) parts_.scales->emit_load(w, of, block);
+      for (int round = 0; round < operand.rounds(); ++round) {
+        const std::string condition = operand.issues(round);
+        if (!condition.empty()) w.open("if ({})", condition);
+        for (int i = 0; i < to.chunk_panels; i += to.fold)
+          emit_piece(w, of, to, block, qk, to.first_panel + qk * to.chunk_panels + i, round);
+        if (scaled) parts_.scales->emit_copy(w, of, block);
+        if (!condition.empty()) w.close();
+      }
+    }
+    to.ring.emit_step(w);
+  }
   void emit_piece(Writer& w, const Tensor& of, const Landing& to, const std::string& block, int qk, int panel,
                   int round) const {
     const int rows = p_.operand->eff_page();
@@ -160,6 +168,12 @@ void KeyCopies::use(Prelude& prelude) const {
 void KeyCopies::set_maps(KernelParam& k, KernelParam& v, int l2_promotion) const {
   if (p_.k_fold > 1) k.map = p_.operand->map(p_.panel_columns(), p_.span_bytes, l2_promotion, p_.k_fold);
   if (p_.v_fold > 1) v.map = p_.operand->map(p_.panel_columns(), p_.span_bytes, l2_promotion, p_.v_fold);
+}
+
+std::vector<Landing> KeyCopies::landings(const Tensor& of) const {
+  std::vector<Landing> out{parts_.tiles->landing(of)};
+  if (of.k && p_.rope_apart()) out.push_back(parts_.tiles->rope_landing());
+  return out;
 }
 
 std::vector<std::string> KeyCopies::key_axes() const {

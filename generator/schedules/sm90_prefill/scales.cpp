@@ -27,10 +27,7 @@ class HeadScales : public KeyScales {
            p_.head_of_scales());
   }
   void emit_scores(Writer& w) const override {
-    for (int i = 0; i < p_.BN / 2; i += 4)
-      w.line(
-          "s_acc[{}] *= key_scale; s_acc[{}] *= key_scale; s_acc[{}] *= key_scale; s_acc[{}] *= key_scale;",
-          i, i + 1, i + 2, i + 3);
+    if (!p_.rope_apart()) emit_times(w);
   }
   void emit_output_scale(Writer& w) const override {
     w.line("const float value_scale = v_scale[{}];", p_.head_of_scales());
@@ -38,7 +35,17 @@ class HeadScales : public KeyScales {
   }
   const char* output_scale() const override { return "out_scale"; }
 
+ protected:
+  bool changes_unit(int step) const override { return p_.begins_rope(step); }
+  void emit_change(Writer& w, int /*step*/) const override { emit_times(w); }
+
  private:
+  void emit_times(Writer& w) const {
+    for (int i = 0; i < p_.BN / 2; i += 4)
+      w.line(
+          "s_acc[{}] *= key_scale; s_acc[{}] *= key_scale; s_acc[{}] *= key_scale; s_acc[{}] *= key_scale;",
+          i, i + 1, i + 2, i + 3);
+  }
   std::string query_;
 };
 
@@ -165,11 +172,16 @@ class TokenScales : public KeyScales {
     copies_->emit_copy(w, slots(of), block);
   }
   void emit_scores(Writer& w) const override {
-    w.comment("scales of the keys");
-    emit_times(w, p_.k_groups() - 1);
+    if (!p_.rope_apart()) emit_last_times(w);
   }
 
  protected:
+  bool changes_unit(int step) const override { return p_.begins_rope(step); }
+  void emit_change(Writer& w, int /*step*/) const override { emit_last_times(w); }
+  void emit_last_times(Writer& w) const {
+    w.comment("scales of the keys");
+    emit_times(w, p_.k_groups() - 1);
+  }
   /// S times those of the keys, which of several are the ones of the columns of `group`.
   void emit_times(Writer& w, int group) const {
     w.open("");
@@ -215,7 +227,9 @@ class WidenedTokenScales : public TokenScales {
   }
   bool fences_k() const override { return false; }
   // Where P(n+1) took V's scales, V(n+1) had come, which is converted after K(n).
-  void emit_wait_k(Writer&, int) const override {}
+  void emit_wait_k(Writer& w, int qk) const override {
+    if (p_.rope_apart()) TokenScales::emit_wait_k(w, qk);  // which come by a copy of their own
+  }
   void emit_wait_v(Writer&) const override {}
   void emit_scores(Writer& w) const override {
     TokenScales::emit_scores(w);
@@ -248,18 +262,19 @@ class SplitScales final : public WidenedTokenScales {
  public:
   using WidenedTokenScales::WidenedTokenScales;
   void emit_move(Writer&, const Tensor&, const std::string&, int) const override {}
-  void emit_next_unit(Writer& w, int step) const override {
-    const int columns = step * p_.step_elements(), block = p_.config.operand->quantization->block;
-    if (step == 0 || columns % block != 0) return;
-    w.line("wgmma_commit();");
-    w.line("WGMMA_WAIT(0);");
-    emit_times(w, columns / block - 1);
-    w.line("wgmma_fence();");
-  }
 
  protected:
+  bool changes_unit(int step) const override {
+    const bool group = step > 0 && !p_.is_rope_step(step) && step * p_.step_elements() % block() == 0;
+    return group || WidenedTokenScales::changes_unit(step);
+  }
+  void emit_change(Writer& w, int step) const override {
+    if (p_.begins_rope(step)) return emit_last_times(w);
+    emit_times(w, step * p_.step_elements() / block() - 1);
+  }
+  int block() const { return p_.config.operand->quantization->block; }
   std::vector<Slots> slots(const Tensor& of) const override {
-    const int groups = PrefillPlan::groups_of(p_.config, of.k ? p_.depth : p_.ov_depth);
+    const int groups = PrefillPlan::groups_of(p_.config, of.k ? p_.plain_columns() : p_.ov_depth);
     return {{of.name, "smem_raw_scales", p_.smem_raw_scales, *p_.raw, groups, p_.raw_scale_bytes()}};
   }
 };
@@ -301,6 +316,14 @@ class Fp8TokenScales final : public TokenScales {
 };
 
 }  // namespace
+
+void KeyScales::emit_next_unit(Writer& w, int step) const {
+  if (!changes_unit(step)) return;
+  w.line("wgmma_commit();");
+  w.line("WGMMA_WAIT(0);");
+  emit_change(w, step);
+  w.line("wgmma_fence();");
+}
 
 void KeyScales::emit_pack(Writer& w, const char* from) const {
   parts_.tiles->emit_pack(w, from);

@@ -6,6 +6,7 @@
 
 #include "base/integers.hpp"
 #include "generator/config/defaults.hpp"
+#include "generator/config/rope.hpp"
 #include "generator/operands/operand_form.hpp"
 #include "generator/schedules/sm90_prefill/planning.hpp"
 
@@ -104,7 +105,9 @@ void choose_raw_stages(PrefillPlan& p, const Sizes& size) {
 
 bool check_pages(const PrefillPlan& p, const Refusals& refuse) {
   const int row_bytes = p.span_bytes;
-  if (p.narrow || p.operand->num_pages() <= 1 || p.operand->eff_page() * row_bytes % 128 == 0) return true;
+  if ((p.narrow && p.rope == 0) || p.operand->num_pages() <= 1 ||
+      p.operand->eff_page() * row_bytes % 128 == 0)
+    return true;
   refuse("V16", {"/operand/page_size"},
          fmt::format(
              "rows of a tensor copy are {} bytes here, and it begins at whole 128 bytes of shared memory",
@@ -178,11 +181,12 @@ bool comes_in_rows(const Config& c, int BN) {
 }
 
 int narrow_bytes(const Config& c, int BM, int BN) {
-  const int wide = std::max(c.depth, *c.ov_depth);
+  const int plain = k_columns(c), of_bytes = std::max(plain, *c.ov_depth);
   const int scales =
-      (2 + 2 * PrefillPlan::groups_of(c, c.depth) + 2 * PrefillPlan::groups_of(c, wide)) * 4 * BN;
-  const int raw = comes_in_rows(c, BN) ? align_up(wide, 128) : wide;
-  return kSpareSmem + 2 * BM * wide + 4 * BN * (c.depth + *c.ov_depth) + 2 * BN * raw + scales;
+      (2 + 2 * PrefillPlan::groups_of(c, plain) + 2 * PrefillPlan::groups_of(c, of_bytes)) * 4 * BN;
+  const int raw = comes_in_rows(c, BN) ? align_up(of_bytes, 128) : of_bytes;
+  return kSpareSmem + 2 * BM * std::max(c.depth, *c.ov_depth) + 4 * BN * (c.depth + *c.ov_depth) +
+         2 * BN * raw + scales;
 }
 
 bool plan_storage(PrefillPlan& p, Config& c, const Refusals& refuse) {

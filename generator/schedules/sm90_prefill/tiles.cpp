@@ -5,6 +5,7 @@
 
 #include "generator/config/defaults.hpp"
 #include "generator/config/masks.hpp"
+#include "generator/config/rope.hpp"
 #include "generator/operands/operand_form.hpp"
 #include "generator/schedules/sm90_prefill/planning.hpp"
 
@@ -89,7 +90,7 @@ std::optional<CapturedTile> captured_tile(const Config& c) {
 }
 
 bool has_many_scales(const Config& c) {
-  return PrefillPlan::groups_of(c, std::max(c.depth, *c.ov_depth)) > 1;
+  return PrefillPlan::groups_of(c, std::max(k_columns(c), *c.ov_depth)) > 1;
 }
 
 bool has_pages_of_few_rows(const Config& c) {

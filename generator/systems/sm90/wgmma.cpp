@@ -119,8 +119,8 @@ Wgmma::Wgmma(DType dtype, int n, A a, bool b_mn_major, bool a_mn_major)
     : dtype_(dtype), n_(n), a_(a), b_mn_major_(b_mn_major), a_mn_major_(a_mn_major) {}
 
 std::string Wgmma::name(bool first) const {
-  return fmt::format("wgmma_m64n{}k{}_{}{}{}", n_, k(), a_ == A::smem ? "ss" : "rs", a_mn_major_ ? "_ta" : "",
-                     first ? "_first" : "");
+  return fmt::format("wgmma_m64n{}k{}{}_{}{}{}", n_, k(), names_type_ ? "_" + ptx_type(dtype_) : "",
+                     a_ == A::smem ? "ss" : "rs", a_mn_major_ ? "_ta" : "", first ? "_first" : "");
 }
 
 void Wgmma::add_to(Prelude& prelude, bool first) const {

@@ -64,6 +64,8 @@ class Wgmma {
   /// (16-bit types only).
   Wgmma(DType dtype, int n, A a, bool b_mn_major, bool a_mn_major = false);
 
+  /// The name says the type, where a kernel has the same form of another one.
+  void name_type() { names_type_ = true; }
   /// Name of the wrapper; `first` overwrites the accumulator instead of adding to it.
   std::string name(bool first) const;
   void add_to(Prelude& prelude, bool first) const;
@@ -73,7 +75,7 @@ class Wgmma {
   DType dtype_;
   int n_;
   A a_;
-  bool b_mn_major_, a_mn_major_;
+  bool b_mn_major_, a_mn_major_, names_type_ = false;
 };
 
 }  // namespace kiln::sm90
