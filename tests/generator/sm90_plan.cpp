@@ -137,6 +137,20 @@ TEST_CASE("what sm90_prefill cannot do is refused at its key") {
   CHECK(refused_at(base({{"cluster", 2}, {"mask", "causal"}}), "/cluster", "sm90_prefill"));
 }
 
+TEST_CASE("default tiles of FP8 with scales of tokens fit beside what finds the items of ragged rows") {
+  for (const int depth : {64, 96, 128, 160, 192, 224, 256})
+    for (const char* out : {"bf16", "f32"})
+      for (const Json& operand :
+           {Json{{"kind", "ragged"}}, Json{{"kind", "continuous"}}, Json{{"kind", "paged"}, {"page_size", 1}},
+            Json{{"kind", "paged"}, {"page_size", 64}}}) {
+        Json config =
+            base({{"dtype", "fp8_e4m3"}, {"depth", depth}, {"out_dtype", out}, {"operand", operand}});
+        config["operand"]["quantization"] = {{"granularity", "per_token"}};
+        CAPTURE(config.dump());
+        CHECK_NOTHROW(plan_of(config));
+      }
+}
+
 TEST_CASE("few rows of a page are copied to whole 128 bytes, whether the swizzle is written or not") {
   const Json config = base({{"depth", 112}, {"operand", {{"kind", "paged"}, {"page_size", 6}}}});
   const Plan plan = plan_of(config);

@@ -114,6 +114,19 @@ TEST_CASE("FP8 prefill past depth 128 keeps to the registers, whatever hides or 
                   R"({"depth": 192, "mask": "custom", "operand": {"kind": "paged", "page_size": 16}})");
 }
 
+TEST_CASE(
+    "sm_90a prefill with O of floats over tables keeps to the registers where hidden values are repaired") {
+  const nlohmann::ordered_json base = {
+      {"target", "sm_90a"}, {"operation", "prefill"}, {"dtype", "bf16"},    {"depth", 192},
+      {"ov_depth", 128},    {"mask", "causal"},       {"out_dtype", "f32"}, {"lse", true}};
+  check_no_spills(base, R"({"operand": {"kind": "continuous"}})");
+  check_no_spills(base, R"({"operand": {"kind": "paged", "page_size": 16}})");
+  check_no_spills(base, R"({"operand": {"kind": "continuous"}, "lse": false})");
+  const char* const token = R"({"dtype": "fp8_e4m3", "depth": 256, "ov_depth": 256,
+      "operand": {"kind": "continuous", "quantization": {"granularity": "per_token"}}})";
+  check_no_spills(base, token);
+}
+
 TEST_CASE("sm_90a decode chooses as many rows for a large group as leave a thread its registers") {
   const nlohmann::ordered_json base = {
       {"target", "sm_90a"}, {"operation", "decode"}, {"dtype", "bf16"}, {"group", 40}, {"depth", 256}};

@@ -172,7 +172,9 @@ struct PrefillPlan {
   std::string late_kv_head() const {
     return short_of_registers() ? fmt::format("{} / (heads_q / heads_kv)", late("head")) : "work.kv_head";
   }
-  bool short_of_registers() const { return ov_depth > 128 && !converts() && hidden.on(); }
+  bool short_of_registers() const {
+    return hidden.on() && ((depth > 128 && o_floats) || (ov_depth > 128 && !converts()));
+  }
   /// KV tiles of one head that stay in the L2 cache while a section of the batch is read.
   int section_tiles() const {
     constexpr int kSectionBytes = 32 << 20;

@@ -2,12 +2,18 @@
 #pragma once
 
 #include "generator/config/unsupported.hpp"
+#include "generator/operands/operand_form.hpp"
 #include "generator/schedules/sm90_prefill/plan.hpp"
 #include "generator/targets/target.hpp"
 
 namespace kiln::sm90 {
 
-inline constexpr int kSpareSmem = 1024;  ///< bytes of shared memory left for barriers and alignment
+/// Bytes of shared memory left for barriers, alignment and work items: more where converters leave the producer to find
+/// those of ragged rows, 24 bytes a lane of it.
+inline int spare_smem(const Config& config) {
+  const bool finds_items = operand_form(config.operand->kind).ragged_q && size_of(*config.kv_dtype) == 1;
+  return finds_items ? 1280 : 1024;
+}
 
 /// Bytes of shared memory that a block can have.
 inline int most_smem() {

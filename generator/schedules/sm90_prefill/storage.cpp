@@ -41,8 +41,8 @@ bool choose_stages(PrefillPlan& p, Config& c, int q, int o, int per_stage, const
   const int fewest = p.shared_ring ? 3 : 2;  // slots: K(n), V(n + 1) and what comes
   if (!c.num_kv_stages) {
     const int raw = p.fp8 ? 2 * p.raw_slot_bytes() : 0;  // at least
-    const int with_o = (most_smem() - kSpareSmem - raw - q - o) / per_stage;
-    const int without = (most_smem() - kSpareSmem - raw - std::max(q, o)) / per_stage;
+    const int room = most_smem() - spare_smem(c) - raw;
+    const int with_o = (room - q - o) / per_stage, without = (room - std::max(q, o)) / per_stage;
     c.num_kv_stages =
         p.narrow ? 2 : std::clamp(with_o >= fewest ? with_o : without, fewest, p.shared_ring ? 8 : 4);
   }
@@ -90,17 +90,17 @@ Sizes sizes_of(const PrefillPlan& p) {
 }
 
 /// Tiles of bytes: those on their way and the one that is widened. More than four need not be.
-void choose_raw_stages(PrefillPlan& p, const Sizes& size) {
+void choose_raw_stages(PrefillPlan& p, const Config& c, const Sizes& size) {
   int tiles = p.num_kv_stages * (size.per_stage + (p.narrow ? p.k_scale_bytes() + p.scale_bytes() : 0));
   if (p.converts()) {
     const int tile = p.raw_slot_bytes() + (p.narrow ? p.raw_scale_bytes() : 0),
-              room = most_smem() - kSpareSmem - tiles;
+              room = most_smem() - spare_smem(c) - tiles;
     const int with_o = (room - size.q - size.o) / tile;
     const int enough = p.fp8 ? 2 : 4;
     p.num_raw_stages = std::clamp(with_o >= enough ? with_o : (room - std::max(size.q, size.o)) / tile, 2, 4);
     tiles += p.num_raw_stages * tile;
   }
-  p.separate_o = p.o_floats || size.q + size.o + tiles + kSpareSmem <= most_smem();
+  p.separate_o = p.o_floats || size.q + size.o + tiles + spare_smem(c) <= most_smem();
 }
 
 bool check_pages(const PrefillPlan& p, const Refusals& refuse) {
@@ -162,7 +162,7 @@ void place_work(PrefillPlan& p) {
 
 void check_room(const PrefillPlan& p, const Config& c, const Sizes& size, const Refusals& refuse) {
   if (p.smem.bytes() <= most_smem()) return;
-  const int room = most_smem() - kSpareSmem - std::max(size.q, size.o), step = p.step_elements();
+  const int room = most_smem() - spare_smem(c) - std::max(size.q, size.o), step = p.step_elements();
   const int stages = room / size.per_stage;
   const int of_key = 2 * (p.depth + p.ov_depth) * p.element_bytes + (p.fp8 ? 2 * p.ov_depth : 0);
   int bn = p.narrow ? p.BN : room / of_key / step * step;
@@ -185,7 +185,7 @@ int narrow_bytes(const Config& c, int BM, int BN) {
   const int scales =
       (2 + 2 * PrefillPlan::groups_of(c, plain) + 2 * PrefillPlan::groups_of(c, of_bytes)) * 4 * BN;
   const int raw = comes_in_rows(c, BN) ? align_up(of_bytes, 128) : of_bytes;
-  return kSpareSmem + 2 * BM * std::max(c.depth, *c.ov_depth) + 4 * BN * (c.depth + *c.ov_depth) +
+  return spare_smem(c) + 2 * BM * std::max(c.depth, *c.ov_depth) + 4 * BN * (c.depth + *c.ov_depth) +
          2 * BN * raw + scales;
 }
 
@@ -193,7 +193,7 @@ bool plan_storage(PrefillPlan& p, Config& c, const Refusals& refuse) {
   if (!choose_rings(p, c, refuse)) return false;
   const Sizes size = sizes_of(p);
   if (!choose_stages(p, c, size.q, size.o, size.per_stage, refuse)) return false;
-  choose_raw_stages(p, size);
+  choose_raw_stages(p, c, size);
   if (!check_pages(p, refuse)) return false;
   set_rings(p, size.columns);
   if (p.dynamic) p.work.emplace("work", p.ragged ? 1 : 2, 1);
