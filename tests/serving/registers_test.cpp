@@ -127,6 +127,15 @@ TEST_CASE(
   check_no_spills(base, token);
 }
 
+TEST_CASE("sm_90a prefill at depth 256 under windows over rows of one length watches less of S at a time") {
+  const nlohmann::ordered_json base = {
+      {"target", "sm_90a"}, {"operation", "prefill"}, {"dtype", "bf16"}, {"depth", 256}, {"lse", true}};
+  check_no_spills(base, R"({"mask": {"chunked": 200}})");
+  check_no_spills(base, R"({"mask": {"window": {"left": 100, "chunk": 256}}, "sink": true})");
+  check_no_spills(base, R"({"mask": {"window": {"left": "launch", "right": "launch"}}, "lse": false})");
+  check_no_spills(base, R"({"mask": {"window": {"left_padding": true}}})");
+}
+
 TEST_CASE("sm_90a decode chooses as many rows for a large group as leave a thread its registers") {
   const nlohmann::ordered_json base = {
       {"target", "sm_90a"}, {"operation", "decode"}, {"dtype", "bf16"}, {"group", 40}, {"depth", 256}};

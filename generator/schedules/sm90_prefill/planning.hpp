@@ -24,7 +24,7 @@ inline int most_smem() {
 /// (bench/NOTES.md 140, 146), for two and three warpgroups; and with parts of S watched (41).
 struct RegisterLimits {
   static constexpr int kTwo = 200, kThree = 128, kThreeRagged = 120;
-  static constexpr int kWatchedTwo = 196, kWatchedTwoRagged = 180;
+  static constexpr int kWatchedTwo = 196, kWatchedTwoRagged = 180, kWatchedTwoEnds = 184;
   static constexpr int kWatchedThree = 140, kWatchedThreeOpen = 144, kWatchedThreeBounded = 132;
   static constexpr int kConverters = 24;  ///< less beside warps that widen tiles
   /// More with three warpgroups and no mask, for the next P beside this one (97).

@@ -180,11 +180,16 @@ int watched_parts(const PrefillPlan& p, const Config& c) {
   // Without a bounded mask there is room for one part more, but not beside log-sum-exps; without turns there is none
   // for any.
   const bool open = !p.mask->bounded_above() && !c.lse.value_or(false);
-  const int limit = !three ? (p.ragged ? RegisterLimits::kWatchedTwoRagged : RegisterLimits::kWatchedTwo) -
-                                 (p.narrow ? RegisterLimits::kConverters : 0)
-                    : p.mask->bounded_below() || !p.ping_pong ? RegisterLimits::kWatchedThreeBounded
-                    : open                                    ? RegisterLimits::kWatchedThreeOpen
-                                                              : RegisterLimits::kWatchedThree;
+  // Past depth 192 the two ends of a window take some, sinks and first keys of a launch more, and items in registers.
+  const bool two_ends = p.mask->bounded_below() && p.ov_depth > 192 && !p.ragged;
+  const int limit =
+      !three ? (p.ragged   ? RegisterLimits::kWatchedTwoRagged
+                : two_ends ? RegisterLimits::kWatchedTwoEnds - (c.mask->left_padding || *c.sink ? 4 : 0)
+                           : RegisterLimits::kWatchedTwo) -
+                   (p.narrow ? RegisterLimits::kConverters : 0)
+      : p.mask->bounded_below() || !p.ping_pong ? RegisterLimits::kWatchedThreeBounded
+      : open                                    ? RegisterLimits::kWatchedThreeOpen
+                                                : RegisterLimits::kWatchedThree;
   for (int parts = 1; parts <= 5; ++parts) {
     const int part = (p.BN / 2 / parts + 3) / 4 * 4;
     if (three && part > 16) continue;
