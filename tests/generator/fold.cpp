@@ -137,4 +137,30 @@ TEST_CASE("a compact kernel's loops, written out, are the unrolled kernel") {
   }
 }
 
+TEST_CASE("loops over strips are refused where they were seen to spill, next to those that leave registers") {
+  struct Case {
+    const char *spills, *fits;
+  };
+  for (
+      const Case& c :
+      {Case{
+           R"({"target": "gfx950", "dtype": "fp8_e4m3", "depth": 256, "num_threads": 384, "mma_shape": [16, 16, 128], "v_from_k": true)",
+           R"({"target": "gfx950", "dtype": "fp8_e4m3", "depth": 128, "num_threads": 384, "mma_shape": [16, 16, 128], "v_from_k": true)"},
+       Case{
+           R"({"target": "gfx942", "dtype": "bf16", "depth": 256, "ov_depth": 384, "mma_shape": [32, 32, 8], "mask": "causal", "full_kv": false)",
+           R"({"target": "gfx942", "dtype": "bf16", "depth": 256, "mma_shape": [32, 32, 8], "mask": "causal", "full_kv": false)"},
+       Case{
+           R"({"target": "gfx942", "dtype": "bf16", "depth": 80, "num_threads": 384, "score_mod": "alibi")",
+           R"({"target": "gfx942", "dtype": "bf16", "depth": 128, "num_threads": 512, "score_mod": "alibi")"}}) {
+    const auto plan = [](const std::string& config, const char* style) {
+      make_plan(
+          parse_config(config + R"(, "operation": "prefill", "source_style": ")" + style + "\"}", "test"));
+    };
+    CAPTURE(c.spills);
+    CHECK_NOTHROW(plan(c.spills, "unrolled"));
+    CHECK_NOTHROW(plan(c.fits, "compact"));
+    CHECK_THROWS_WITH_AS(plan(c.spills, "compact"), doctest::Contains("(nearest legal: unrolled)"), Error);
+  }
+}
+
 }  // namespace kiln

@@ -398,13 +398,21 @@ int chunk_registers(const KVBuffer& buffer) {
   return buffer.num_k_tiles() * strip > one ? 2 * one : one;
 }
 
-/// P and fragments besides. In AGPRs O is rescaled by way of a copy, unless a mask cuts the loop in parts. Compilers
-/// were seen to keep below five sixths of the registers, or to spill; loops with one ring of stages below all of them. In
-/// 256 registers a part of the copy is saved.
+/// What a tile takes: what lasts, P and fragments besides.
+int tile_registers(const PrefillPlan& p) {
+  return lasting_registers(p) + p.BN / p.mfma.shape.k * p.mfma.frag_regs() +
+         std::max(chunk_registers(*p.k), chunk_registers(*p.v));
+}
+
+/// In AGPRs O is rescaled by way of a copy, unless a mask cuts the loop in parts.
+int copy_registers(const PrefillPlan& p) {
+  return p.mask->bounded_above() ? 0 : output_registers(p);
+}
+
+/// Compilers were seen to keep below five sixths of the registers, or to spill; loops with one ring of stages below all
+/// of them. In 256 registers a part of the copy is saved.
 bool check_tile_registers(const PrefillPlan& p, const Config& user, Violations& out) {
-  const int copy = p.mask->bounded_above() ? 0 : output_registers(p);
-  const int tile = lasting_registers(p) + p.BN / p.mfma.shape.k * p.mfma.frag_regs() +
-                   std::max(chunk_registers(*p.k), chunk_registers(*p.v));
+  const int copy = copy_registers(p), tile = tile_registers(p);
   const bool few = p.max_registers <= 256;
   const int all = tile + (few ? 0 : copy);
   if (all <= (own_stages(p) ? p.max_registers * 5 / 6 : p.max_registers) &&
@@ -416,6 +424,24 @@ bool check_tile_registers(const PrefillPlan& p, const Config& user, Violations& 
                   "of them for addresses and copies",
                   all, p.num_warps, p.max_registers),
       p.BN > 32 ? std::to_string(p.BN / 2) : "", out);
+  return false;
+}
+
+/// Strips written as loops are compiled in another order, which was seen to spill where little is left (clang 22): of
+/// bytes in one ring, of wide O, and beside a modifier where rows end within a strip.
+bool check_compact(const PrefillPlan& p, const Config& user, Violations& out) {
+  if (user.source_style != "compact") return true;
+  const bool few = p.max_registers <= 256;
+  const int tile = tile_registers(p);
+  const bool ring = few && !own_stages(p) && tile > p.max_registers * 5 / 6;
+  const bool wide = p.mfma.shape.m == 32 && p.ov_columns > kWideTileColumnsTwice;
+  const bool ends =
+      few && !p.modifier->none() && p.depth % p.BK != 0 && tile + copy_registers(p) > p.max_registers;
+  if (!ring && !wide && !ends) return true;
+  break_rule(user, "V32", {"/source_style"},
+             fmt::format("strips written as loops take more registers than the {} of a tile leave of {}",
+                         tile, p.max_registers),
+             "unrolled", out);
   return false;
 }
 
@@ -448,7 +474,7 @@ std::optional<PrefillPlan> plan_prefill(const Config& user, Violations& out) {
   if (!check_memory(p, user, c, out)) return std::nullopt;
   p.max_registers = std::min(target_info(c.target).max_registers, 512 / ((p.num_warps + 3) / 4));
   if (!check_loop_registers(p, user, out) || !check_tile_registers(p, user, out)) return std::nullopt;
-  if (!check_waves(p, user, out)) return std::nullopt;
+  if (!check_waves(p, user, out) || !check_compact(p, user, out)) return std::nullopt;
   p.config = std::move(c);
   return p;
 }

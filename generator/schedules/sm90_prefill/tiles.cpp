@@ -172,24 +172,33 @@ int default_bn(const Config& c, int num_math_warpgroups, bool ragged) {
   return cuts() ? BN : widest;
 }
 
+namespace {
+
+/// Registers that O, S, P and a part of S may take together.
+int watch_limit(const PrefillPlan& p, const Config& c) {
+  if (p.num_math_warpgroups == 3) {
+    // Without a bounded mask there is room for one part more, but not beside log-sum-exps; without turns there is none
+    // for any.
+    const bool open = !p.mask->bounded_above() && !c.lse.value_or(false);
+    if (p.mask->bounded_below() || !p.ping_pong) return RegisterLimits::kWatchedThreeBounded;
+    return open ? RegisterLimits::kWatchedThreeOpen : RegisterLimits::kWatchedThree;
+  }
+  const int converters = p.narrow ? RegisterLimits::kConverters : 0;
+  if (p.ragged) return RegisterLimits::kWatchedTwoRagged - converters;
+  // Past depth 192 the two ends of a window take some, sinks and first keys of a launch more, and items in registers.
+  const bool two_ends = p.mask->bounded_below() && p.ov_depth > 192;
+  const int more = c.mask->left_padding || *c.sink ? 4 : 0;
+  return (two_ends ? RegisterLimits::kWatchedTwoEnds - more : RegisterLimits::kWatchedTwo) - converters;
+}
+
+}  // namespace
+
 int watched_parts(const PrefillPlan& p, const Config& c) {
   if (c.exp_offload.value_or(0.0) > 0) return 0;
   const bool three = p.num_math_warpgroups == 3;
   if (p.narrow && p.ov_depth > (has_many_scales(c) ? 128 : 192)) return 0;
   if (three && p.ragged && !p.modifier->none()) return 0;
-  // Without a bounded mask there is room for one part more, but not beside log-sum-exps; without turns there is none
-  // for any.
-  const bool open = !p.mask->bounded_above() && !c.lse.value_or(false);
-  // Past depth 192 the two ends of a window take some, sinks and first keys of a launch more, and items in registers.
-  const bool two_ends = p.mask->bounded_below() && p.ov_depth > 192 && !p.ragged;
-  const int limit =
-      !three ? (p.ragged   ? RegisterLimits::kWatchedTwoRagged
-                : two_ends ? RegisterLimits::kWatchedTwoEnds - (c.mask->left_padding || *c.sink ? 4 : 0)
-                           : RegisterLimits::kWatchedTwo) -
-                   (p.narrow ? RegisterLimits::kConverters : 0)
-      : p.mask->bounded_below() || !p.ping_pong ? RegisterLimits::kWatchedThreeBounded
-      : open                                    ? RegisterLimits::kWatchedThreeOpen
-                                                : RegisterLimits::kWatchedThree;
+  const int limit = watch_limit(p, c);
   for (int parts = 1; parts <= 5; ++parts) {
     const int part = (p.BN / 2 / parts + 3) / 4 * 4;
     if (three && part > 16) continue;
