@@ -1,4 +1,6 @@
-// The kernel of generator/schedules/sm100_prefill: functions of a tile, the loop over work items, the body by roles.
+// The kernel of generator/schedules/sm100_prefill: functions of a tile, then the body: set-up, a section for each role of
+// its warps, the end. Holes of a role are what its objects emit (parts.hpp); the sections behind them are texts of one
+// object.
 
 //@ section functions
 // S = Q K', the instruction descriptor: 128 x ${BN}, K K-major. O += P V: 128 x ${ov_depth}, V MN-major.
@@ -12,55 +14,10 @@ __device__ __forceinline__ void issue_output(u32 o, u32 p, u32 v, bool add, u32 
   mbarrier_wait(p_full, phase);
   tcgen05_fence_after();
   ${first_products}
-//@ if pieces
-  mbarrier_wait(p_rest, phase);
-  tcgen05_fence_after();
   ${rest_products}
-//@ end
 }
 
-//@ if bytes
-// Four scores to P: 2^(s * factor - shift), added to the row's sums, rounded and packed.
-__device__ __forceinline__ u32 exponentials(float a, float b, float c, float d, float factor, float shift, float2& sum_a,
-                                            float2& sum_b) {
-  fma_pair(a, b, factor, -shift);
-  fma_pair(c, d, factor, -shift);
-  a = exp2_approx(a), b = exp2_approx(b), c = exp2_approx(c), d = exp2_approx(d);
-  add_pair(sum_a, a, b);
-  add_pair(sum_b, c, d);
-  return ${pack}(a, b, c, d);
-}
-//@ if offload
-// The same without the special-function unit.
-__device__ __forceinline__ u32 exponentials_fma(float a, float b, float c, float d, float factor, float shift, float2& sum_a,
-                                                float2& sum_b) {
-  fma_pair(a, b, factor, -shift);
-  fma_pair(c, d, factor, -shift);
-  exp2_pair_fma(a, b);
-  exp2_pair_fma(c, d);
-  add_pair(sum_a, a, b);
-  add_pair(sum_b, c, d);
-  return ${pack}(a, b, c, d);
-}
-//@ end
-//@ else
-// Two scores to P: 2^(s * factor - shift), added to the row's sums, rounded and packed.
-__device__ __forceinline__ u32 exponentials(float a, float b, float factor, float shift, float2& sum) {
-  fma_pair(a, b, factor, -shift);
-  a = exp2_approx(a), b = exp2_approx(b);
-  add_pair(sum, a, b);
-  return ${pack}(a, b);
-}
-//@ if offload
-// The same without the special-function unit.
-__device__ __forceinline__ u32 exponentials_fma(float a, float b, float factor, float shift, float2& sum) {
-  fma_pair(a, b, factor, -shift);
-  exp2_pair_fma(a, b);
-  add_pair(sum, a, b);
-  return ${pack}(a, b);
-}
-//@ end
-//@ end
+${exponentials}
 
 // ${ov_depth} columns of O of this lane's row times a factor.
 __device__ __forceinline__ void rescale_output(u32 o, float alpha) {
@@ -76,13 +33,9 @@ __device__ __forceinline__ void rescale_output(u32 o, float alpha) {
 }
 
 // The same to shared memory, in 16 bits, swizzled: 16-byte chunk c of a row of 128 bytes is at chunk c ^ (row % 8).
-//@ if hidden
-// True where a column of O is NaN or infinite, which V of some key makes in all rows.
-__device__ __forceinline__ bool stage_output(u32 o, bool any, float inv_sum, u32 row_at, u32 swizzle) {
-  float odd = 0.0f;
-//@ else
-__device__ __forceinline__ void stage_output(u32 o, bool any, float inv_sum, u32 row_at, u32 swizzle) {
-//@ end
+${stage_note}
+__device__ __forceinline__ ${stage_type} stage_output(u32 o, bool any, float inv_sum, u32 row_at, u32 swizzle) {
+${stage_state}
 #pragma unroll${columns}
   for (int column = 0; column < ${ov_depth}; column += ${piece}) {
     float x[${piece}];
@@ -93,10 +46,7 @@ __device__ __forceinline__ void stage_output(u32 o, bool any, float inv_sum, u32
       for (int i = 0; i < ${piece}; ++i) x[i] = 0.0f;
     }
 #pragma unroll
-//@ if hidden
-    for (int i = 0; i < ${piece}; i += 2) odd = fmaf(x[i], x[i + 1], odd);
-#pragma unroll
-//@ end
+${stage_look}
     for (int i = 0; i < ${piece}; i += 8) {
       const u32 chunk = (column + i) % 64 / 8;
       store_shared_16(row_at + (column + i) / 64 * ${panel_bytes} + ((chunk << 4) ^ swizzle),
@@ -104,38 +54,10 @@ __device__ __forceinline__ void stage_output(u32 o, bool any, float inv_sum, u32
                                  ${out_pack}(x[i + 4] * inv_sum, x[i + 5] * inv_sum), ${out_pack}(x[i + 6] * inv_sum, x[i + 7] * inv_sum)));
     }
   }
-//@ if hidden
-  return !(odd * 0.0f == 0.0f);
-//@ end
+${stage_answer}
 }
 
-//@ section items
-//@ if dynamic
-u32 work_phase = 0;
-for (;;) {
-  mbarrier_wait(mbar_work_full, work_phase);
-  const int4* const item = work_items + 2 * work_phase;
-//@ if ragged
-  const int4 place = item[0], rows_of = item[1];
-//@ else
-  const int tile_number = item[0].x;
-//@ end
-  work_phase ^= 1;
-//@ if warp
-  __syncwarp();
-  if (lane == 0) mbarrier_arrive(mbar_work_empty);
-  // of a value that shared memory gave, the compiler does not know that it is the warp's
-  if (__shfl_sync(0xffffffffu, ${number}, 0) < 0) break;
-//@ else
-  mbarrier_arrive(mbar_work_empty);
-  if (${number} < 0) break;
-//@ end
-//@ else
-for (int tile_number = blockIdx.x; tile_number < num_tiles; tile_number += gridDim.x) {
-//@ end
-  const Work work = ${decode};
-
-//@ section body
+//@ section setup
 extern __shared__ __align__(1024) unsigned char smem_bytes[];
 const u32 smem = smem_address(smem_bytes);
 const u32 smem_q = ${smem_q}, smem_k = ${smem_k}, smem_v = ${smem_v}, smem_factors = ${smem_factors};
@@ -146,9 +68,6 @@ const u32 mbar_q_full = smem + ${mbar}, mbar_s_full = mbar_q_full + 16, mbar_p_f
 const u32 mbar_p_rest = mbar_q_full + 48, mbar_factor_full = mbar_q_full + 64, mbar_factor_empty = mbar_q_full + 80;
 const u32 mbar_o_full = mbar_q_full + 96, mbar_q_empty = mbar_q_full + 112, mbar_q_none = mbar_q_full + 120;
 ${ring_addresses}
-//@ if dynamic
-int4* const work_items = (int4*)(smem_bytes + ${smem_work});  // this item and the next: place, rows of the sequence
-//@ end
 const int warp = __shfl_sync(0xffffffffu, (int)threadIdx.x / 32, 0), lane = threadIdx.x % 32;
 
 if (warp == 12) tmem_alloc(smem + ${smem_tmem}, ${tmem_columns});
@@ -162,9 +81,7 @@ if (threadIdx.x == 0) {
     mbarrier_init(mbar_q_full + i, 1);
     mbarrier_init(mbar_s_full + i, 1);
     mbarrier_init(mbar_p_full + i, 8);  // a lane of each warp of softmax and of correction
-//@ if pieces
-    mbarrier_init(mbar_p_rest + i, 4);
-//@ end
+    ${rest_init}
     mbarrier_init(mbar_factor_full + i, 4);
     mbarrier_init(mbar_factor_empty + i, 4);
     mbarrier_init(mbar_o_full + i, 1);
@@ -181,6 +98,7 @@ tcgen05_fence_after();
 // for it through all roles is one that ptxas spills.
 const u32* const tmem_at = (const u32*)(smem_bytes + ${smem_tmem});
 
+//@ section softmax
 if (warp < 8) {
   // ---- softmax: a row of a tile of queries a thread
   SETMAXNREG_INC(${softmax_registers});
@@ -190,18 +108,10 @@ if (warp < 8) {
   const u32 factor_at = smem_factors + 4 * threadIdx.x;  // what the row of O is multiplied by
   const u32 s_full = mbar_s_full + 8 * tile, p_full = mbar_p_full + 8 * tile;
   const u32 factor_full = mbar_factor_full + 8 * tile, factor_empty = mbar_factor_empty + 8 * tile;
-//@ if pieces
-  const u32 p_rest = mbar_p_rest + 8 * tile;
-//@ end
+  ${rest_address}
   u32 s_phase = 0, factor_phase = 1;
-  ${items_of_warp}
-//@ if rows
-    const int row = work.m_start + threadIdx.x;  // of the sequence; may be past its end
-//@ end
-    ${mask_rows}
-    ${modifier_rows}
-    ${head_scale}
-    ${clean_range}
+  ${items}
+    ${item}
     float row_max = -kInfinity, row_sum = 0.0f;
 #pragma unroll 1
     for (int n = work.num_blocks - 1; n >= ${first_block}; --n) {
@@ -210,10 +120,7 @@ if (warp < 8) {
       tcgen05_fence_after();
       float s[${BN}];
       ${load_scores}(s, s_at);
-      ${key_scale}
-      ${modifier}
-      ${mask}
-      ${tile_max}
+      ${scores}
       // The old maximum stays while it grew by no more than 2^${threshold} (per row): P stays in range, and O as it is.
       float alpha = 1.0f;
       if ((tile_max - row_max) * ${scale_log2} > ${threshold}.0f) {
@@ -231,31 +138,16 @@ if (warp < 8) {
         if (is_steep(shift)) shift = 0.0f;
         ${subtract}
       }
-//@ if bytes
-      shift -= ${top}.0f;
-//@ end
+      ${shift}
       float2 sum_a = make_float2(0.0f, 0.0f), sum_b = make_float2(0.0f, 0.0f);
       ${first_p}
       tmem_wait_store();
       tcgen05_fence_before();
       if (lane == 0) mbarrier_arrive(p_full);
-//@ if pieces
       ${rest_p}
-      tmem_wait_store();
-      tcgen05_fence_before();
-      if (lane == 0) mbarrier_arrive(p_rest);
-//@ end
       row_sum = fmaf(row_sum, alpha, (sum_a.x + sum_a.y) + (sum_b.x + sum_b.y));
     }
-//@ if sink
-    // the sink is one more logit of the denominator, which may be far above the scores: relative to the larger
-    const float own = ${own_max}, sink_logit = sink[work.head], top = fmaxf(own, sink_logit);
-    const float lower = own == top ? 1.0f : exp2_approx((own - top) * 1.44269504f);
-    if (row_sum != 0.0f) row_sum = row_sum * lower + (sink_logit == top ? 1.0f : exp2_approx((sink_logit - top) * 1.44269504f));
-    const float inv_sum = row_sum == 0.0f ? 0.0f : lower * rcp_approx(row_sum)${value_scale};
-//@ else
-    const float inv_sum = row_sum == 0.0f ? 0.0f : rcp_approx(row_sum)${value_scale};
-//@ end
+    ${inverse}
     if (work.num_blocks > 0) {
       mbarrier_wait(factor_empty, factor_phase);
       factor_phase ^= 1;
@@ -263,13 +155,9 @@ if (warp < 8) {
       __syncwarp();
       if (lane == 0) mbarrier_arrive(factor_full);
     }
-//@ if lse
-    if (row < work.seqlen_q) {
-      lse[${lse_row}] =
-          row_sum == 0.0f ? -kInfinity : ${natural_max} + log2_approx(row_sum) * 0.693147181f;
-    }
-//@ end
-  ${end_items}
+    ${lse}
+  }
+//@ section correction
 } else if (warp < 12) {
   // ---- correction: O of both tiles follows the rows' maxima; at the end O / row sum leaves
   SETMAXNREG_DEC(${correction_registers});
@@ -279,21 +167,9 @@ if (warp < 8) {
   const u32 factor_at = smem_factors + 4 * (threadIdx.x - 256);
   const u32 stage = smem_q + quarter * ${warp_stage}, row_at = stage + lane * 128, swizzle = (lane & 7) << 4;
   u32 factor_phase = 0, o_phase = 0, none_phase = 0;
-//@ if ragged
-  ${v_state}
-//@ end
-  ${items_of_warp}
-//@ if ragged
-    // rows of V past this sequence belong to others: zero them before the first P is handed over, since 0 * NaN is NaN
-    const int v_rows = work.seqlen_k - (work.num_blocks - 1) * ${BN};
-    if (work.num_blocks > 0 && v_rows < ${BN}) {
-      ${wait_v}
-      for (int i = v_rows * ${chunks} + threadIdx.x - 256; i < ${BN} * ${chunks}; i += 128) {
-        ${zero_v}
-      }
-      fence_proxy_async();
-    }
-//@ end
+  ${tail_state}
+  ${items}
+    ${zero_tail}
 #pragma unroll 1
     for (int n = work.num_blocks - 1; n >= ${first_block}; --n) {
 #pragma unroll
@@ -311,14 +187,10 @@ if (warp < 8) {
         if (lane == 0) mbarrier_arrive(mbar_p_full + 8 * tile);
       }
       factor_phase ^= 1;
-//@ if ragged
-      ${step_v}
-//@ end
+      ${tail_step}
     }
     const bool any = work.num_blocks > 0;  // else rows of zeros
-//@ if hidden
-    bool odd = false;
-//@ end
+    ${odd}
     if (!any) {
       // The copies know that the last item's O has left. Only then may this one leave: they would miss a phase of two.
       mbarrier_wait(mbar_q_none, none_phase);
@@ -335,29 +207,13 @@ if (warp < 8) {
         mbarrier_wait(mbar_o_full + 8 * tile, o_phase);
         tcgen05_fence_after();
       }
-//@ if hidden
-      odd |= stage_output(o_lanes + (tile == 0 ? ${o0} : ${o1}), any, inv_sum, row_at + ${q_stride} * tile, swizzle);
-//@ else
-      stage_output(o_lanes + (tile == 0 ? ${o0} : ${o1}), any, inv_sum, row_at + ${q_stride} * tile, swizzle);
-//@ end
+      ${taken}stage_output(o_lanes + (tile == 0 ? ${o0} : ${o1}), any, inv_sum, row_at + ${q_stride} * tile, swizzle);
       fence_proxy_async();
       __syncwarp();
-//@ if ragged
-      // the rows after a sequence belong to the next one: the warp that holds its end stores row by row
-      const int first_row = work.m_start + 128 * tile + 32 * quarter, rows = work.seqlen_q - first_row;
-      if (rows < 32) {
-        ${store_rows}
-      } else if (lane == 0) {
-//@ else
-      if (lane == 0) {
-//@ end
-        ${store}
-      }
+      ${store}
     }
     if (any) factor_phase ^= 1, o_phase ^= 1;
-//@ if ragged
-    __syncwarp();
-//@ end
+    ${stored}
     if (lane == 0) {
       bulk_commit();
       bulk_wait_read();
@@ -365,7 +221,8 @@ if (warp < 8) {
     }
     __syncwarp();  // nobody writes the next rows there before
     ${repair}
-  ${end_items}
+  }
+//@ section products
 } else if (warp == 12) {
   // ---- products: one thread issues them all
   SETMAXNREG_DEC(${issue_registers});
@@ -374,7 +231,7 @@ if (warp < 8) {
     const u32 q_desc = (smem_q >> 4) | ${q_low};
     ${construct}
     u32 q_phase = 0, p_phase = 0;
-    ${items_of_thread}
+    ${items}
       if (work.num_blocks > 0) {
         // the first tile: S0, S1, O0
         mbarrier_wait(mbar_q_full, q_phase);
@@ -409,98 +266,178 @@ if (warp < 8) {
         ${release_v}
         p_phase ^= 1;
       }
-    ${end_items}
+    }
   }
   __syncwarp();
+//@ section copies
 } else {
   SETMAXNREG_DEC(${issue_registers});
-//@ if table
-  if (warp == 13) {
-    // ---- copies: a lane for each page of a tile
-//@ else
-  if (warp == 13 && elect_one()) {
-    // ---- copies: one thread issues them all
-//@ end
+  if (${condition}) {
+    // ---- copies: ${title}
     ${producer_states}
     u32 q_phase = 1;
-//@ if table
-    ${items_of_warp}
-//@ else
-    ${items_of_thread}
-//@ end
+    ${items}
       if (work.num_blocks > 0) {
         // the last K and V, while Q's place is still in use; Q of both tiles
         int n = work.num_blocks - 1;
         ${load_k}
         ${load_v}
-//@ if table
-        if (lane == 0) {
-          mbarrier_wait(mbar_q_empty, q_phase);
-          ${load_q0}
-          ${load_q1}
-        }
-//@ else
-        mbarrier_wait(mbar_q_empty, q_phase);
-        ${load_q0}
-        ${load_q1}
-//@ end
+        ${load_q}
 #pragma unroll 1
         for (--n; n >= ${first_block}; --n) {
           ${load_k}
           ${load_v}
         }
-//@ if table
-      } else if (lane == 0) {
-//@ else
-      } else {
-//@ end
+      } else ${one}{
         mbarrier_wait(mbar_q_empty, q_phase);  // no keys: O's zeros leave through Q's place, nothing else does
         mbarrier_arrive(mbar_q_none);
       }
       q_phase ^= 1;
-    ${end_items}
-//@ if ragged
-  } else if (warp == 14) {
-    // ---- work items: one warp finds them for the block
-    u32 work_phase = 0;
-    const RaggedBatch lengths{cu_seqlens_q, ${key_lengths}, batch, ${key_capacity}};
-    RaggedItems items = first_items(lengths, lane, heads_q, ${BM}, ${BN});
-    for (int number = blockIdx.x;;) {
-      write_item(work_items + 2 * work_phase, items, lengths, number, lane, heads_q, heads_kv, ${BM}, ${BN}, ${section_tiles});
-      if (lane == 0) mbarrier_arrive(mbar_work_full);
-      if (number >= items.total) break;
-      mbarrier_wait(mbar_work_empty, work_phase);
-      work_phase ^= 1;
-      // The last fetch of the launch leaves the counter as it was found.
-      int fetched = lane == 0 ? atomicAdd(tile_counter, 1) : 0;
-      fetched = __shfl_sync(0xffffffffu, fetched, 0);
-      if (lane == 0 && fetched == items.total - 1) atomicExch(tile_counter, 0);
-      number = fetched + gridDim.x;
     }
-//@ end
-//@ if counter
-  } else if (warp == 14 && elect_one()) {
-    // ---- work items: one thread takes their numbers from a counter, longest first
-    u32 work_phase = 0;
-    for (int number = blockIdx.x;;) {
-      work_items[2 * work_phase].x = number < num_tiles ? number : -1;
-      mbarrier_arrive(mbar_work_full);
-      if (number >= num_tiles) break;
-      mbarrier_wait(mbar_work_empty, work_phase);
-      work_phase ^= 1;
-      // The last fetch of the launch leaves the counter as it was found.
-      const int fetched = atomicAdd(tile_counter, 1);
-      if (fetched == num_tiles - 1) atomicExch(tile_counter, 0);
-      number = fetched + gridDim.x;
-    }
-//@ end
+  ${finder}
   }
   __syncwarp();
 }
+//@ section end
 // Nobody reads tensor memory any more. (Neither warp nor address is kept in a register until here.)
 tcgen05_fence_before();
 __syncthreads();
 if (threadIdx.x / 32 == 12) {
   tcgen05_fence_after();
   tmem_dealloc(*(volatile u32*)(smem_bytes + ${smem_tmem}), ${tmem_columns});
+}
+
+//@ section exponentials
+// Two scores to P: 2^(s * factor - shift), added to the row's sums, rounded and packed.
+__device__ __forceinline__ u32 exponentials(float a, float b, float factor, float shift, float2& sum) {
+  fma_pair(a, b, factor, -shift);
+  a = exp2_approx(a), b = exp2_approx(b);
+  add_pair(sum, a, b);
+  return ${pack}(a, b);
+}
+
+//@ section exponentials_fma
+// The same without the special-function unit.
+__device__ __forceinline__ u32 exponentials_fma(float a, float b, float factor, float shift, float2& sum) {
+  fma_pair(a, b, factor, -shift);
+  exp2_pair_fma(a, b);
+  add_pair(sum, a, b);
+  return ${pack}(a, b);
+}
+
+//@ section exponentials_e4m3
+// Four scores to P: 2^(s * factor - shift), added to the row's sums, rounded and packed.
+__device__ __forceinline__ u32 exponentials(float a, float b, float c, float d, float factor, float shift, float2& sum_a,
+                                            float2& sum_b) {
+  fma_pair(a, b, factor, -shift);
+  fma_pair(c, d, factor, -shift);
+  a = exp2_approx(a), b = exp2_approx(b), c = exp2_approx(c), d = exp2_approx(d);
+  add_pair(sum_a, a, b);
+  add_pair(sum_b, c, d);
+  return ${pack}(a, b, c, d);
+}
+
+//@ section exponentials_e4m3_fma
+// The same without the special-function unit.
+__device__ __forceinline__ u32 exponentials_fma(float a, float b, float c, float d, float factor, float shift, float2& sum_a,
+                                                float2& sum_b) {
+  fma_pair(a, b, factor, -shift);
+  fma_pair(c, d, factor, -shift);
+  exp2_pair_fma(a, b);
+  exp2_pair_fma(c, d);
+  add_pair(sum_a, a, b);
+  add_pair(sum_b, c, d);
+  return ${pack}(a, b, c, d);
+}
+
+//@ section counted_items
+for (int tile_number = blockIdx.x; tile_number < num_tiles; tile_number += gridDim.x) {
+  const Work work = ${decode};
+
+//@ section found_items
+u32 work_phase = 0;
+for (;;) {
+  mbarrier_wait(mbar_work_full, work_phase);
+  const int4* const item = work_items + 2 * work_phase;
+  ${place}
+  work_phase ^= 1;
+  ${read}
+  const Work work = ${decode};
+
+//@ section read_by_warp
+__syncwarp();
+if (lane == 0) mbarrier_arrive(mbar_work_empty);
+// of a value that shared memory gave, the compiler does not know that it is the warp's
+if (__shfl_sync(0xffffffffu, ${number}, 0) < 0) break;
+
+//@ section read_by_thread
+mbarrier_arrive(mbar_work_empty);
+if (${number} < 0) break;
+
+//@ section numbered_items
+} else if (warp == 14 && elect_one()) {
+  // ---- work items: one thread takes their numbers from a counter, longest first
+  u32 work_phase = 0;
+  for (int number = blockIdx.x;;) {
+    work_items[2 * work_phase].x = number < num_tiles ? number : -1;
+    mbarrier_arrive(mbar_work_full);
+    if (number >= num_tiles) break;
+    mbarrier_wait(mbar_work_empty, work_phase);
+    work_phase ^= 1;
+    // The last fetch of the launch leaves the counter as it was found.
+    const int fetched = atomicAdd(tile_counter, 1);
+    if (fetched == num_tiles - 1) atomicExch(tile_counter, 0);
+    number = fetched + gridDim.x;
+  }
+
+//@ section ragged_items
+} else if (warp == 14) {
+  // ---- work items: one warp finds them for the block
+  u32 work_phase = 0;
+  const RaggedBatch lengths{cu_seqlens_q, ${key_lengths}, batch, ${key_capacity}};
+  RaggedItems items = first_items(lengths, lane, heads_q, ${BM}, ${BN});
+  for (int number = blockIdx.x;;) {
+    write_item(work_items + 2 * work_phase, items, lengths, number, lane, heads_q, heads_kv, ${BM}, ${BN}, ${section_tiles});
+    if (lane == 0) mbarrier_arrive(mbar_work_full);
+    if (number >= items.total) break;
+    mbarrier_wait(mbar_work_empty, work_phase);
+    work_phase ^= 1;
+    // The last fetch of the launch leaves the counter as it was found.
+    int fetched = lane == 0 ? atomicAdd(tile_counter, 1) : 0;
+    fetched = __shfl_sync(0xffffffffu, fetched, 0);
+    if (lane == 0 && fetched == items.total - 1) atomicExch(tile_counter, 0);
+    number = fetched + gridDim.x;
+  }
+
+//@ section sink_inverse
+// the sink is one more logit of the denominator, which may be far above the scores: relative to the larger
+const float own = ${own_max}, sink_logit = sink[work.head], top = fmaxf(own, sink_logit);
+const float lower = own == top ? 1.0f : exp2_approx((own - top) * 1.44269504f);
+if (row_sum != 0.0f) row_sum = row_sum * lower + (sink_logit == top ? 1.0f : exp2_approx((sink_logit - top) * 1.44269504f));
+const float inv_sum = row_sum == 0.0f ? 0.0f : lower * rcp_approx(row_sum)${value_scale};
+
+//@ section lse
+if (row < work.seqlen_q) {
+  lse[${lse_row}] =
+      row_sum == 0.0f ? -kInfinity : ${natural_max} + log2_approx(row_sum) * 0.693147181f;
+}
+
+//@ section zero_tail
+// rows of V past this sequence belong to others: zero them before the first P is handed over, since 0 * NaN is NaN
+const int v_rows = work.seqlen_k - (work.num_blocks - 1) * ${BN};
+if (work.num_blocks > 0 && v_rows < ${BN}) {
+  ${wait_v}
+  for (int i = v_rows * ${chunks} + threadIdx.x - 256; i < ${BN} * ${chunks}; i += 128) {
+    ${zero_v}
+  }
+  fence_proxy_async();
+}
+
+//@ section ragged_store
+// the rows after a sequence belong to the next one: the warp that holds its end stores row by row
+const int first_row = work.m_start + 128 * tile + 32 * quarter, rows = work.seqlen_q - first_row;
+if (rows < 32) {
+  ${store_rows}
+} else if (lane == 0) {
+  ${store_boxes}
 }

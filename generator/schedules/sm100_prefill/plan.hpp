@@ -93,6 +93,10 @@ struct PrefillPlan {
     constexpr int kSectionBytes = 32 << 20;
     return kSectionBytes / (BN * (depth + ov_depth) * fa4.element_bytes());
   }
+  /// Masks, modifiers or results name the row that a thread of softmax has.
+  bool names_rows() const {
+    return results.lse() || mask->by_place() || mask->has_bits() || modifier->names_rows();
+  }
   /// The emitted names that masks and score modifiers read.
   ScoreContext score_context() const {
     ScoreContext context;

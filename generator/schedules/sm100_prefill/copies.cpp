@@ -1,0 +1,136 @@
+// The copies of sm100_prefill: K and V of the last tile, Q of both tiles, then K and V of the others.
+#include "generator/schedules/sm100_prefill/parts.hpp"
+
+namespace kiln::sm100::prefill {
+namespace {
+
+/// Boxes of round `round` of this lane, which are piece lane + 32 * round of every panel of chunk `qk`. `lane`: what a
+/// lane adds to the address.
+void emit_boxes(Writer& w, const PrefillPlan& p, const TMAConsumerPipeline& pipeline, const char* name,
+                int qk, int round, const std::string& lane) {
+  const int piece = p.operand->eff_page() * p.fa4.swizzle_bytes;
+  for (int i = 0; i < pipeline.panels_per_chunk(); ++i) {
+    const int panel = qk * pipeline.panels_per_chunk() + i;
+    w.line("tma_load(smem_{0} + {1} * {2} + {3}{8}, &{0}_map, {4}, {5}, {6}, {7});", name,
+           pipeline.ring().stage(), pipeline.slot_bytes(),
+           panel * pipeline.descriptor().tile().panel_bytes() + round * 32 * piece, pipeline.ring().full(qk),
+           panel * p.fa4.gran, p.operand->coordinates("n", round), kEvictLast, lane);
+  }
+}
+
+/// A box of all rows of a tile for each panel: one thread issues them.
+class Boxes final : public KeyCopies {
+ public:
+  using KeyCopies::KeyCopies;
+  const char* title() const override { return "one thread issues them all"; }
+  const char* condition() const override { return "warp == 13 && elect_one()"; }
+  ItemReader reader() const override { return ItemReader::thread; }
+  void emit_tile(Writer& w, const TMAConsumerPipeline& pipeline, const char* name) const override {
+    for (int qk = 0; qk < pipeline.num_qk_stages_effective(); ++qk) {
+      pipeline.ring().emit_wait_empty(w, qk);
+      w.line("mbarrier_arrive_expect_tx({}, {});", pipeline.ring().full(qk), pipeline.barrier_bytes());
+      emit_boxes(w, p_, pipeline, name, qk, 0, "");
+    }
+    pipeline.ring().emit_step(w);
+  }
+};
+
+/// Through a page table: every lane looks up one page of the tile and issues its copies. Lanes that have none do not
+/// look at the ring: one that fell behind could miss two of its phases.
+class Pages final : public KeyCopies {
+ public:
+  using KeyCopies::KeyCopies;
+  void set_maps(KernelParam& k, KernelParam& v) const override {
+    for (KernelParam* param : {&k, &v})
+      param->map = p_.operand->map(p_.fa4.gran, p_.fa4.swizzle_bytes, parts_.elements->l2_promotion());
+  }
+  void add_capacity(std::vector<KernelParam>& params) const override {
+    params.push_back({KernelParam::Kind::i32, "key_capacity", {}});
+  }
+  const char* lengths() const override { return "seqlens_k"; }
+  const char* sequence() const override { return "sequence_of_pages"; }
+  const char* capacity() const override { return "key_capacity"; }
+
+  const char* title() const override { return "a lane for each page of a tile"; }
+  const char* condition() const override { return "warp == 13"; }
+  ItemReader reader() const override { return ItemReader::warp; }
+  void open_one(Writer& w) const override { w.open("if (lane == 0)"); }
+  void close_one(Writer& w) const override { w.close(); }
+  const char* one() const override { return "if (lane == 0) "; }
+  void emit_tile(Writer& w, const TMAConsumerPipeline& pipeline, const char* name) const override {
+    const auto& operand = *p_.operand;
+    w.open("");
+    operand.emit_populate(w, "n");
+    open_lanes(w, 0);
+    for (int qk = 0; qk < pipeline.num_qk_stages_effective(); ++qk) {
+      pipeline.ring().emit_wait_empty(w, qk);
+      w.line("{}mbarrier_arrive_expect_tx({}, {});", several("if (lane == 0) "), pipeline.ring().full(qk),
+             pipeline.barrier_bytes());
+      emit_boxes(w, p_, pipeline, name, qk, 0, of_lane());
+      for (int round = 1; round < operand.rounds(); ++round) {
+        open_lanes(w, round);
+        emit_boxes(w, p_, pipeline, name, qk, round, of_lane());
+        close_lanes(w, round);
+      }
+    }
+    close_lanes(w, 0);
+    pipeline.ring().emit_step(w);
+    w.close();
+  }
+
+ private:
+  void open_lanes(Writer& w, int round) const {
+    if (const std::string lanes = p_.operand->issues(round); !lanes.empty()) w.open("if ({})", lanes);
+  }
+  void close_lanes(Writer& w, int round) const {
+    if (!p_.operand->issues(round).empty()) w.close();
+  }
+  /// Where more than one lane has a page.
+  std::string several(const std::string& text) const { return p_.operand->num_pages() > 1 ? text : ""; }
+  std::string of_lane() const {
+    return several(fmt::format(" + lane * {}", p_.operand->eff_page() * p_.fa4.swizzle_bytes));
+  }
+};
+
+void emit_load_q(Writer& w, const Parts& parts, int tile) {
+  const PrefillPlan& p = parts.plan;
+  w.line("mbarrier_arrive_expect_tx(mbar_q_full + {}, {});", 8 * tile, p.q_bytes());
+  for (int panel = 0; panel < p.q_panels(); ++panel)
+    w.line("tma_load(smem_q + {}, &q_map, mbar_q_full + {}, {}, {});",
+           tile * p.q_stride() + panel * p.q_tile().panel_bytes(), 8 * tile,
+           parts.items->coordinates(panel * p.fa4.gran,
+                                    fmt::format("work.m_start + {}", tile * PrefillPlan::kRows)),
+           kEvictFirst);
+}
+
+/// Q of both tiles, in the place that O of the item before has left.
+void emit_queries(Writer& w, const Parts& parts) {
+  parts.copies->open_one(w);
+  w.line("mbarrier_wait(mbar_q_empty, q_phase);");
+  emit_load_q(w, parts, 0);
+  emit_load_q(w, parts, 1);
+  parts.copies->close_one(w);
+}
+
+}  // namespace
+
+std::unique_ptr<const KeyCopies> copies_of(const Parts& parts) {
+  if (parts.plan.operand->table()) return std::make_unique<Pages>(parts);
+  return std::make_unique<Boxes>(parts);
+}
+
+void emit_copies(Writer& w, const Parts& parts, Holes holes) {
+  const PrefillPlan& p = parts.plan;
+  const KeyCopies& copies = *parts.copies;
+  holes.text("condition", copies.condition()).text("title", copies.title()).text("one", copies.one());
+  holes.text("producer_states",
+             text_of([&](Writer& b) { p.k->ring().emit_state(b, true), p.v->ring().emit_state(b, true); }));
+  holes.text("items", parts.items->head(copies.reader()).text());
+  holes.text("load_k", text_of([&](Writer& b) { copies.emit_tile(b, *p.k, "k"); }));
+  holes.text("load_v", text_of([&](Writer& b) { copies.emit_tile(b, *p.v, "v"); }));
+  holes.text("load_q", text_of([&](Writer& b) { emit_queries(b, parts); }));
+  holes.text("finder", parts.items->finder().text());
+  w.raw(section("copies", holes));
+}
+
+}  // namespace kiln::sm100::prefill

@@ -1,0 +1,25 @@
+// The objects of a plan.
+#include "generator/schedules/sm100_prefill/parts.hpp"
+
+namespace kiln::sm100::prefill {
+
+Part::Part(const Parts& parts) : parts_(parts), p_(parts.plan) {}
+
+Parts::Parts(const PrefillPlan& its_plan)
+    : plan(its_plan),
+      items(items_of(*this)),
+      copies(copies_of(*this)),
+      elements(elements_of(*this)),
+      scales(scales_of(*this)),
+      scores(scores_of(*this)),
+      pieces(pieces_of(*this)),
+      row_end(row_end_of(*this)),
+      hidden(hidden_of(*this)) {}
+
+Lines section(const char* name, const Holes& holes) {
+  Lines lines = fill_template("sm100_prefill.cuh", name, holes);
+  lines.drop_blank_end();
+  return lines;
+}
+
+}  // namespace kiln::sm100::prefill

@@ -1,0 +1,214 @@
+// What an sm100_prefill kernel is made of: one object for each thing that varies from kernel to kernel, chosen once by
+// the plan. The roles of its warps (copies.cpp, products.cpp, softmax.cpp, correction.cpp) are straight text over them:
+// sections of templates/sm100_prefill.cuh whose holes they fill.
+//
+//   WorkItems     where work items come from, and rows of the sequences they are of      items.cpp
+//   KeyCopies     who copies K and V, and from where                                     copies.cpp
+//   Elements      the type of Q, K, V and P                                              elements.cpp
+//   KeyScales     scales of Q, K and V                                                   scales.cpp
+//   ScoreRows     how S reaches the registers, and who finds its largest score           softmax.cpp
+//   Pieces        P is handed over whole or in two pieces                                softmax.cpp
+//   RowEnd        the denominator of a row: with a sink or without                       softmax.cpp
+//   HiddenColumns columns of O that V of hidden keys has made NaN or infinite            correction.cpp
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "generator/emit/text_template.hpp"
+#include "generator/schedules/sm100_prefill/plan.hpp"
+
+namespace kiln::sm100::prefill {
+
+// L2 policies: K and V are read again by the other query tiles of the head, Q is not.
+inline constexpr const char* kEvictLast = "0x14F0000000000000ull";
+inline constexpr const char* kEvictFirst = "0x12F0000000000000ull";
+
+struct Parts;
+
+class Part {
+ public:
+  explicit Part(const Parts& parts);
+  virtual ~Part() = default;
+  Part(const Part&) = delete;
+  Part& operator=(const Part&) = delete;
+
+ protected:
+  const Parts& parts_;
+  const PrefillPlan& p_;
+};
+
+/// Who goes through the work items: all lanes of a warp, or one thread.
+enum class ItemReader { warp, thread };
+
+class WorkItems : public Part {
+ public:
+  using Part::Part;
+  virtual void use(Prelude&) const {}
+  // Kernel parameters: pointers before and behind those of the operand, and integers.
+  virtual void add_lengths(std::vector<KernelParam>&) const {}
+  virtual void add_counter(std::vector<KernelParam>&) const {}
+  virtual void add_counts(std::vector<KernelParam>& params) const = 0;
+
+  virtual void emit_addresses(Writer&) const {}
+  virtual void emit_init(Writer&) const {}
+  /// The loop over work items, `work` being each in turn: its head.
+  virtual Lines head(ItemReader reader) const = 0;
+  /// Of the warp that finds the items: its branch.
+  virtual Lines finder() const { return {}; }
+
+  /// Coordinates of the box of rows of Q or O from `row` of the item's sequence.
+  virtual std::string coordinates(int column, const std::string& row) const = 0;
+  virtual std::string lse_row() const = 0;
+
+  // Correction: rows of V past a sequence become zeros, with the state of V's ring that this takes; and the rows that a
+  // warp has of O leave, by a thread.
+  virtual void emit_tail_state(Writer&) const {}
+  virtual Lines zero_tail() const { return {}; }
+  virtual void emit_tail_step(Writer&) const {}
+  virtual Lines store() const = 0;
+  virtual void emit_stored(Writer&) const {}
+};
+
+class KeyCopies : public Part {
+ public:
+  using Part::Part;
+  virtual void set_maps(KernelParam& /*k*/, KernelParam& /*v*/) const {}
+  virtual void add_capacity(std::vector<KernelParam>&) const {}
+  // Where the lengths of the keys come from, of operands whose sequences differ: a parameter, the function that finds a
+  // sequence, the most keys.
+  virtual const char* lengths() const { return "cu_seqlens_k"; }
+  virtual const char* sequence() const { return "sequence_of_offsets"; }
+  virtual const char* capacity() const { return "0"; }
+
+  // The role: who has it, in words and as a condition; what one thread of it does alone, and where it begins otherwise.
+  virtual const char* title() const = 0;
+  virtual const char* condition() const = 0;
+  virtual ItemReader reader() const = 0;
+  virtual void open_one(Writer&) const {}
+  virtual void close_one(Writer&) const {}
+  virtual const char* one() const { return ""; }
+  /// K or V of tile n into the next slot.
+  virtual void emit_tile(Writer& w, const TMAConsumerPipeline& pipeline, const char* name) const = 0;
+};
+
+class Elements : public Part {
+ public:
+  using Part::Part;
+  virtual const char* mma() const = 0;           ///< section of its instructions
+  virtual const char* instruction() const = 0;   ///< as the machine code names it
+  virtual const char* pack() const = 0;          ///< P's elements
+  virtual const char* exponentials() const = 0;  ///< section of the functions that make P
+  virtual int l2_promotion() const = 0;          ///< bytes that the L2 cache fetches at once
+  /// P is up to a power of two above 1: that on its way into the exponent, and what it adds to a row's sum, in natural
+  /// units.
+  virtual void emit_shift(Writer&) const {}
+  virtual std::string top() const { return ""; }
+};
+
+class KeyScales : public Part {
+ public:
+  using Part::Part;
+  virtual void add_params(std::vector<KernelParam>&) const {}
+  /// What an item's head has, and scores times what the factor does not hold of it.
+  virtual void emit_head(Writer&) const {}
+  virtual void emit_tile(Writer&) const {}
+  /// Factor of O beside the sums.
+  virtual std::string value_scale() const { return ""; }
+};
+
+class ScoreRows : public Part {
+ public:
+  using Part::Part;
+  virtual void use(Prelude& prelude) const = 0;
+  /// Emitted: S into registers, the head of a call.
+  virtual std::string load() const = 0;
+  /// The largest score of a tile; and again where that was there before the scores changed.
+  virtual void emit_max(Writer&) const {}
+  virtual void emit_max_again(Writer&) const {}
+};
+
+class Pieces : public Part {
+ public:
+  using Part::Part;
+  /// The second piece: its barriers, a thread's name of one, P of its keys, and their products with V.
+  virtual void emit_init(Writer&) const {}
+  virtual void emit_address(Writer&) const {}
+  virtual void emit_rest(Writer&) const {}
+  virtual void emit_rest_products(Writer&) const {}
+};
+
+class RowEnd : public Part {
+ public:
+  using Part::Part;
+  /// inv_sum, what a row of O is multiplied by.
+  virtual Lines inverse() const = 0;
+  /// The row's maximum in natural units, as its log-sum-exp has it.
+  virtual std::string natural_max() const = 0;
+};
+
+class HiddenColumns : public Part {
+ public:
+  using Part::Part;
+  virtual void use(Prelude&) const {}
+  // Of the function that stages O: a comment, what it returns, its state, its look at some columns, its answer.
+  virtual const char* note() const { return ""; }
+  virtual const char* type() const { return "void"; }
+  virtual const char* state() const { return ""; }
+  virtual std::string look() const { return ""; }
+  virtual const char* answer() const { return ""; }
+  // Its caller: over both tiles, what it takes of the answer, and rows that are computed again.
+  virtual void emit_state(Writer&) const {}
+  virtual const char* taken() const { return ""; }
+  virtual void emit_repair(Writer&) const {}
+};
+
+struct Parts {
+  explicit Parts(const PrefillPlan& plan);
+  Parts(const Parts&) = delete;
+  Parts& operator=(const Parts&) = delete;
+
+  const PrefillPlan& plan;
+  std::unique_ptr<const WorkItems> items;
+  std::unique_ptr<const KeyCopies> copies;
+  std::unique_ptr<const Elements> elements;
+  std::unique_ptr<const KeyScales> scales;
+  std::unique_ptr<const ScoreRows> scores;
+  std::unique_ptr<const Pieces> pieces;
+  std::unique_ptr<const RowEnd> row_end;
+  std::unique_ptr<const HiddenColumns> hidden;
+};
+
+std::unique_ptr<const WorkItems> items_of(const Parts& parts);
+std::unique_ptr<const KeyCopies> copies_of(const Parts& parts);
+std::unique_ptr<const Elements> elements_of(const Parts& parts);
+std::unique_ptr<const KeyScales> scales_of(const Parts& parts);
+std::unique_ptr<const ScoreRows> scores_of(const Parts& parts);
+std::unique_ptr<const Pieces> pieces_of(const Parts& parts);
+std::unique_ptr<const RowEnd> row_end_of(const Parts& parts);
+std::unique_ptr<const HiddenColumns> hidden_of(const Parts& parts);
+
+/// A section of the kernel's template.
+Lines section(const char* name, const Holes& holes);
+
+/// What `emit` writes, for a hole.
+template <class Emit>
+std::string text_of(const Emit& emit) {
+  Writer w;
+  emit(w);
+  return w.text();
+}
+
+// The roles, each the branch of its warps. `holes` has the numbers and addresses of the kernel.
+void emit_softmax(Writer& w, const Parts& parts, Holes holes);
+void emit_correction(Writer& w, const Parts& parts, Holes holes);
+void emit_products(Writer& w, const Parts& parts, Holes holes);
+void emit_copies(Writer& w, const Parts& parts, Holes holes);
+/// O (+)= P V for keys [begin, end).
+void emit_pv(Writer& w, const PrefillPlan& p, int begin, int end);
+/// Holes of the functions that correction and products call.
+void add_output_functions(Holes& holes, const Parts& parts);
+void add_product_functions(Holes& holes, const Parts& parts);
+
+}  // namespace kiln::sm100::prefill
