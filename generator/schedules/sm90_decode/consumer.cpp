@@ -3,14 +3,15 @@
 
 namespace kiln::sm90 {
 
-std::unique_ptr<const Consumer> consumer_of(const DecodePlan& p) {
-  if (p.seesaw) return std::make_unique<Seesaw>(p);
-  if (p.warpgroups > 1) return std::make_unique<TwoWarpgroups>(p);
-  if (p.upright) return std::make_unique<RowsOnM>(p);
-  if (p.fp8_q) return std::make_unique<BytesOfQ>(p);
-  if (p.grouped()) return std::make_unique<GroupedKeys>(p);
-  if (p.narrow) return std::make_unique<WidenedKeys>(p);
-  return std::make_unique<KeysOnM>(p);
+std::unique_ptr<const Consumer> consumer_of(const Parts& parts) {
+  const DecodePlan& p = parts.plan;
+  if (p.seesaw) return std::make_unique<Seesaw>(parts);
+  if (p.warpgroups > 1) return std::make_unique<TwoWarpgroups>(parts);
+  if (p.upright) return std::make_unique<RowsOnM>(parts);
+  if (p.fp8_q) return std::make_unique<BytesOfQ>(parts);
+  if (p.grouped()) return std::make_unique<GroupedKeys>(parts);
+  if (p.narrow) return std::make_unique<WidenedKeys>(parts);
+  return std::make_unique<KeysOnM>(parts);
 }
 
 void Consumer::emit(Writer& w) const {
@@ -58,11 +59,6 @@ void Consumer::emit_item(Writer& w) const {
   emit_limits(w, p_);
 }
 
-void Consumer::emit_release_k(Writer& w, int qk) const {
-  // V in K's slot is read later: it is V's release that frees the slot.
-  if (!p_.v_in_k) w.line("if (lane == 0) mbarrier_arrive({});", p_.k->ring().empty(qk));
-}
-
 void Consumer::emit_k(Writer& w, const char* title) const {
   w.comment("{}", title);
   p_.k->emit_wait(w, 0);
@@ -84,9 +80,9 @@ void Consumer::emit_chunks(Writer& w) const {
 void Consumer::emit_wait_chunks(Writer& w) const {
   // Not chunk by chunk: ptxas serialises products whose accumulators others of the group still write (C7514).
   w.line("WGMMA_WAIT(0);");
-  for (int qk = 0; qk + 1 < p_.num_qk_stages; ++qk) emit_release_k(w, qk);
+  for (int qk = 0; qk + 1 < p_.num_qk_stages; ++qk) parts_.values->emit_release_k(w, qk);
   scales_.emit_of_tile(w);
-  emit_release_k(w, p_.num_qk_stages - 1);
+  parts_.values->emit_release_k(w, p_.num_qk_stages - 1);
   p_.k->ring().emit_step(w);
 }
 
@@ -99,10 +95,10 @@ void Consumer::emit_release_before(Writer& w) const {
 
 void Consumer::emit_release_v(Writer& w) const {
   w.line("WGMMA_WAIT(0);");
-  if (p_.separate) w.open("if (s.tile_begin < s.tile_end)");
+  parts_.segments->open_if_tiles(w);
   p_.v->emit_arrivals(w);
   p_.v->ring().emit_step(w);
-  if (p_.separate) w.close();
+  parts_.segments->close_if_tiles(w);
 }
 
 void Consumer::emit_zero_tail(Writer& w) const {

@@ -14,14 +14,13 @@
 #include <string>
 #include <vector>
 
-#include "generator/schedules/sm90_decode/key_scales.hpp"
 #include "generator/schedules/sm90_decode/parts.hpp"
 
 namespace kiln::sm90 {
 
 class Consumer {
  public:
-  explicit Consumer(const DecodePlan& plan) : p_(plan), scales_(plan) {}
+  explicit Consumer(const Parts& parts) : parts_(parts), p_(parts.plan), scales_(*parts.scales) {}
   virtual ~Consumer() = default;
   Consumer(const Consumer&) = delete;
   Consumer& operator=(const Consumer&) = delete;
@@ -92,8 +91,6 @@ class Consumer {
   virtual void emit_chunk(Writer&, int) const {}
   /// V of the tile before goes back.
   void emit_release_before(Writer& w) const;
-  /// Chunk `qk` of K goes back, unless V is read from it later.
-  void emit_release_k(Writer& w, int qk) const;
   void emit_release_v(Writer& w) const;
   /// Rows of V past this sequence belong to others: zeros.
   void emit_zero_tail(Writer& w) const;
@@ -102,8 +99,9 @@ class Consumer {
   void sync(Writer& w) const { w.line("named_barrier_sync(1, {});", p_.consumer_threads()); }
   void expect_wgmma(Manifest& manifest, int n, int k, int count) const;
 
+  const Parts& parts_;
   const DecodePlan& p_;
-  const KeyScales scales_;
+  const KeyScales& scales_;
 };
 
 class KeysOnM : public Consumer {
@@ -132,7 +130,6 @@ class KeysOnM : public Consumer {
 
   /// Descriptors of Q and P, pipelines, what else has a name.
   virtual void emit_descriptors(Writer& w) const;
-  virtual void emit_rope_state(Writer&) const {}
   /// P of a block of 64 keys to shared memory, and the fence behind all blocks.
   virtual void emit_store_p(Writer& w, int block) const;
   virtual void emit_fence(Writer& w) const { w.line("fence_proxy_async();"); }
@@ -148,14 +145,13 @@ class KeysOnM : public Consumer {
 
 class WidenedKeys : public KeysOnM {
  public:
-  using KeysOnM::KeysOnM;
+  explicit WidenedKeys(const Parts& parts);
   void use(Prelude& prelude) const override;
 
  protected:
   void emit_qk(Writer& w) const override;
   void emit_pv(Writer& w) const override;
   void emit_last_release(Writer&) const override {}
-  void emit_rope_state(Writer& w) const override;
   void emit_store_q(Writer& w) const override;
   void emit_descriptors(Writer& w) const override;
   void emit_staged(Writer& w) const override;
@@ -164,6 +160,9 @@ class WidenedKeys : public KeysOnM {
   void emit_two_of_part(Writer& w, int j, int a) const override;
   virtual void emit_v_products(Writer& w) const;
   int products_of_depth() const override { return (p_.padded_depth() + p_.rope) / 16; }
+
+ private:
+  void (*const values_)(Writer&, const DecodePlan&);  ///< the products with V
 };
 
 class BytesOfQ final : public WidenedKeys {
@@ -244,7 +243,7 @@ class TwoWarpgroups : public RowsOnM {
   void emit_staging_free(Writer& w) const override;
   void emit_part(Writer& w) const override { emit_shared_part(w, p_); }
   void emit_arrival(Writer& w) const override { emit_shared_arrival(w, p_); }
-  void emit_combine(Writer& w) const override { emit_shared_combine(w, p_); }
+  void emit_combine(Writer& w) const override { emit_shared_combine(w, parts_); }
   std::string writer() const override { return "half == 0 && (lane & 3) == 0 && "; }
   std::string first_column() const override { return fmt::format("half * {} + ", p_.ov_columns()); }
   std::string v_columns() const override {
@@ -262,12 +261,12 @@ class Seesaw final : public TwoWarpgroups {
   void expect(Manifest& manifest) const override;
 
  protected:
-  void emit_tiles(Writer& w) const override { emit_seesaw(w, p_); }
+  void emit_tiles(Writer& w) const override { emit_seesaw(w, parts_); }
   void emit_first_turn(Writer&) const override {}
   void emit_state(Writer& w) const override;
   void emit_row_sums(Writer& w) const override;
 };
 
-std::unique_ptr<const Consumer> consumer_of(const DecodePlan& plan);
+std::unique_ptr<const Consumer> consumer_of(const Parts& parts);
 
 }  // namespace kiln::sm90

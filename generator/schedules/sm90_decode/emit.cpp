@@ -14,7 +14,8 @@ namespace {
 
 using Kind = KernelParam::Kind;
 
-std::vector<KernelParam> kernel_params(const DecodePlan& p) {
+std::vector<KernelParam> kernel_params(const Parts& parts) {
+  const DecodePlan& p = parts.plan;
   std::vector<KernelParam> params;
   params.push_back({Kind::tensor_map, "k", p.operand->map(p.k_span / p.kv_bytes, p.k_span, 128, p.k_fold)});
   if (p.rope > 0) params.push_back({Kind::tensor_map, "k_rope", p.operand->map(64, 128, 128)});
@@ -23,7 +24,7 @@ std::vector<KernelParam> kernel_params(const DecodePlan& p) {
   const auto add = [&](Kind kind, const char* role) { params.push_back({kind, role, {}}); };
   add(Kind::pointer, "q"), add(Kind::pointer, "o");
   p.results.add_pointers(params);
-  KeyScales(p).add_params(params);
+  parts.scales->add_params(params);
   if (!p.separate && !p.stream->by_rows())
     add(Kind::pointer, "workspace"), add(Kind::pointer, "item_counters");
   if (p.stages_at_launch()) add(Kind::i32, "num_kv_stages");
@@ -38,7 +39,8 @@ std::vector<KernelParam> kernel_params(const DecodePlan& p) {
   return params;
 }
 
-void emit_setup(Writer& w, const DecodePlan& p, const Consumer& consumer) {
+void emit_setup(Writer& w, const Parts& parts, const Consumer& consumer) {
+  const DecodePlan& p = parts.plan;
   w.line("extern __shared__ __align__(1024) unsigned char smem_bytes[];");
   w.line("const u32 smem = smem_address(smem_bytes);");
   const std::string v = p.stages_at_launch() && !p.one_ring()
@@ -63,9 +65,8 @@ void emit_setup(Writer& w, const DecodePlan& p, const Consumer& consumer) {
   w.open("if (threadIdx.x == {})", p.consumer_threads());
   w.line("prefetch_tensor_map(&k_map);{}{}", p.v_in_k ? "" : " prefetch_tensor_map(&v_map);",
          p.rope > 0 ? " prefetch_tensor_map(&k_rope_map);" : "");
-  const KeyScales scales(p);
-  scales.emit_prefetch_maps(w);
-  const int full_arrivals = scales.full_arrivals();
+  parts.scales->emit_prefetch_maps(w);
+  const int full_arrivals = parts.scales->full_arrivals();
   p.k->ring().emit_init(w, full_arrivals, p.k->empty_arrivals());
   if (!p.one_ring()) p.v->ring().emit_init(w, full_arrivals, p.v->empty_arrivals());
   if (p.stream->dynamic())
@@ -78,7 +79,8 @@ void emit_setup(Writer& w, const DecodePlan& p, const Consumer& consumer) {
   w.line("__syncthreads();");
 }
 
-Prelude prelude_of(const DecodePlan& p, const Consumer& consumer) {
+Prelude prelude_of(const Parts& parts, const Consumer& consumer) {
+  const DecodePlan& p = parts.plan;
   Prelude prelude("sm90.cuh");
   for (const char* section :
        {"types", "smem_address", "mbarrier_init", "fence_mbarrier_init", "mbarrier_expect_tx",
@@ -89,7 +91,7 @@ Prelude prelude_of(const DecodePlan& p, const Consumer& consumer) {
   prelude.use(pack_name(p.math));
   if (p.k_fold > 1 || p.v_fold > 1) prelude.use("tma_load_5d"), prelude.use("tma_prefetch_5d");
   use_output(prelude, *p.config.out_dtype);
-  KeyScales(p).use(prelude);
+  parts.scales->use(prelude);
   p.results.use(prelude);
   p.modifier->use(prelude);
   p.hidden.use(prelude);
@@ -98,15 +100,16 @@ Prelude prelude_of(const DecodePlan& p, const Consumer& consumer) {
   return prelude;
 }
 
-/// The warps' roles: consumers, and one or two warps of producers behind them.
-void emit_roles(Writer& w, const DecodePlan& p, const Consumer& consumer) {
-  const bool together = p.producer_warps == 1;
-  w.open("if (threadIdx.x >= {})", p.consumer_threads() + (together ? 0 : 32));
+/// The warps' roles: consumers, and the producers behind them, the last warp first.
+void emit_roles(Writer& w, const Parts& parts, const Consumer& consumer) {
+  const int threads = parts.plan.consumer_threads();
+  const std::size_t last = parts.producers.size() - 1;
+  w.open("if (threadIdx.x >= {})", threads + 32 * last);
   consumer.emit_producer_head(w);
-  emit_decode_producer(w, p, together, !p.v_in_k);
-  if (!together) {
-    w.reopen("else if (threadIdx.x >= {})", p.consumer_threads());
-    emit_decode_producer(w, p, true, false);
+  emit_decode_producer(w, parts, last);
+  for (std::size_t number = last; number-- > 0;) {
+    w.reopen("else if (threadIdx.x >= {})", threads + 32 * number);
+    emit_decode_producer(w, parts, number);
   }
   w.reopen("else");
   consumer.emit(w);
@@ -134,13 +137,14 @@ Manifest manifest(const DecodePlan& p, const Consumer& consumer, const std::vect
 }  // namespace
 
 KernelSource emit_decode(const DecodePlan& p) {
-  const std::unique_ptr<const Consumer> consumer = consumer_of(p);
-  const auto params = without_fixed_heads(kernel_params(p), p.config);
+  const Parts parts(p);
+  const std::unique_ptr<const Consumer> consumer = consumer_of(parts);
+  const auto params = without_fixed_heads(kernel_params(parts), p.config);
   const std::string name = *p.config.name;
   Writer body;
   body.line("#define kInfinity __int_as_float(0x7f800000)");
   body.blank();
-  body.raw(prelude_of(p, *consumer).lines());
+  body.raw(prelude_of(parts, *consumer).lines());
   emit_fixed_heads(body, p.config);
   p.stream->emit_functions(body);
   p.hidden.emit_page_functions(body, p.config);
@@ -155,9 +159,9 @@ KernelSource emit_decode(const DecodePlan& p) {
   body.line("#if defined(__CUDA_ARCH__) && !defined(__CUDA_ARCH_FEAT_SM90_ALL)");
   body.line("asm volatile(\"trap;\");  // built for plain sm_90, which has no wgmma");
   body.line("#else");
-  emit_setup(body, p, *consumer);
+  emit_setup(body, parts, *consumer);
   body.blank();
-  emit_roles(body, p, *consumer);
+  emit_roles(body, parts, *consumer);
   body.line("#endif");
   body.close();
 

@@ -23,8 +23,9 @@ void emit_transposed(Writer& w, const DecodePlan& p, const std::string& at, cons
            pair(r + 6));
 }
 
-void emit_finish_row(Writer& w, const DecodePlan& p, const std::string& row, const std::string& top,
+void emit_finish_row(Writer& w, const Parts& parts, const std::string& row, const std::string& top,
                      const std::string& sum, const std::string& inverse, const std::string& writer) {
+  const DecodePlan& p = parts.plan;
   w.open("");
   if (p.results.sink() || p.results.lse())
     w.line("const int packed = s.m_block * {} + {}, head = s.kv_head * group + packed % group;", p.BM, row);
@@ -45,7 +46,7 @@ void emit_finish_row(Writer& w, const DecodePlan& p, const std::string& row, con
     w.line("top = higher;");
   }
   w.line("{} = sum != 0.0f ? {} / sum : 0.0f;", inverse,
-         KeyScales(p).output_factor(p.results.sink() ? "own" : ""));
+         parts.scales->output_factor(p.results.sink() ? "own" : ""));
   if (p.results.lse()) {
     w.line(
         "if ({}{} < rows) lse[{}{} + packed / group] = {} ? top + log2_approx(sum) * 0.693147181f : "
@@ -85,8 +86,10 @@ void emit_store_sum(Writer& w, const DecodePlan& p) {
 /// How the block that adds up parts shares rows among lanes: many rows go four to a warp at once, so that their loads
 /// and shuffles overlap.
 struct Combine {
-  const DecodePlan& p;
-  int at_once = 1, quads = p.ov_depth / 4, lanes = 32 / at_once;
+  const Parts& parts;
+  int at_once = 1;
+  const DecodePlan& p = parts.plan;
+  int quads = p.ov_depth / 4, lanes = 32 / at_once;
   int in_flight = at_once > 1 ? 2 * kAhead : kAhead, ahead = in_flight / at_once;
 
   /// `many` where a warp has several rows, filled with the lanes of one.
@@ -132,7 +135,7 @@ void emit_row_weights(Writer& w, const Combine& c) {
   w.line("for (int step = {}; step > 0; step /= 2) sum += __shfl_xor_sync(0xffffffffu, sum, step);",
          c.lanes / 2);
   w.line("const float total = sum;");
-  emit_finish_row(w, c.p, "row", "all", "total", "inverse",
+  emit_finish_row(w, c.parts, "row", "all", "total", "inverse",
                   c.rows("lane % {0} == 0 && r + lane / {0} < rows && ", "lane == 0 && "));
   w.line("weight = rescale_factor(first, all, factor);");
   w.close();
@@ -168,7 +171,7 @@ void emit_weighted_row(Writer& w, const Combine& c, int g) {
 
 void Consumer::emit_combine(Writer& w) const {
   w.open("if (*arrivals_before == split.parts - 1)");
-  const Combine c{p_, combined_rows()};
+  const Combine c{parts_, combined_rows()};
   w.comment("the last block of the item adds the parts up, in order, and leaves the counter as it was found");
   w.line("if (threadIdx.x == 0) item_counters[s.item] = 0;");
   p_.stream->emit_parts(w, p_.partial_floats());

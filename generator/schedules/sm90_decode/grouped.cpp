@@ -101,7 +101,7 @@ void GroupedKeys::emit_qk(Writer& w) const {
     }
   }
   w.line("__syncwarp();  // every lane has read its part of K");
-  emit_release_k(w, 0);
+  parts_.values->emit_release_k(w, 0);
   p_.k->ring().emit_step(w);
 }
 

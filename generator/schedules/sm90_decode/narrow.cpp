@@ -21,25 +21,6 @@ int loads_of(int span) {
   return span / 64;
 }
 
-/// What the rotary columns add to S', while the others are widened.
-void emit_qk_rope(Writer& w, const DecodePlan& p) {
-  if (p.rope == 0) return;
-  const SmemTile tile = p.rope_tile();
-  const auto k = k_major_descriptor(tile);
-  w.comment("rotary columns, as they are");
-  w.line("const u32 rope_low = {} | {:#x}u;",
-         descriptor_base(fmt::format("{} + {}", p.k->slot(), p.k->rope_offset()), 1), k.low);
-  w.line("wgmma_fence();");
-  for (int block = 0; block < p.key_blocks(); ++block) {
-    for (int step = 0; step < p.rope / 16; ++step) {
-      w.line("{}(rope_acc_{}, descriptor(rope_low + {}, {:#x}u), descriptor(q_desc + {}, {}));",
-             p.qk_rope->name(step == 0), block, (64 * 128 * block >> 4) + k_major_step(tile, step), k.high,
-             k_major_step(p.q_tile(), p.padded_depth() / 16 + step), p.q_high());
-    }
-  }
-  w.line("wgmma_commit();");
-}
-
 /// Q, converted to FP16 and permuted along the depth as the fragments of K are.
 void emit_store_q_widened(Writer& w, const DecodePlan& p, const KeyScales& scales) {
   const int loads = loads_of(p.k_span), chunks = p.padded_depth() / 8, real = p.k_depth / 8;
@@ -56,17 +37,6 @@ void emit_store_q_widened(Writer& w, const DecodePlan& p, const KeyScales& scale
   const char* members[] = {"x", "y", "z", "w"};
   for (int i = 0; i < 4; ++i)
     w.line("store_shared(at + (((chunk + {}) ^ (r % 8)) << 4), x.{});", i, members[i]);
-  w.close();
-}
-
-/// Its rotary columns, as they are, behind the others.
-void emit_store_q_rope(Writer& w, const DecodePlan& p) {
-  if (p.rope == 0) return;
-  const int chunks = 8 * p.rope_panels(), real = p.rope / 8;
-  w.comment("Q's rotary columns");
-  open_query_chunks(w, p, chunks, real, p.k_depth);
-  w.line("store_shared_16(smem_q + {} + c / 8 * {} + r * 128 + (((c % 8) ^ (r % 8)) << 4), x);",
-         p.padded_depth() / 64 * p.q_tile().panel_bytes(), p.BM * 128);
   w.close();
 }
 
@@ -117,51 +87,60 @@ void emit_qk_widened(Writer& w, const DecodePlan& p, const KeyScales& scales) {
   }
 }
 
-/// A fragments of V' of the tile, `v_<block>_<step>[4]`, and the products.
-void emit_pv_widened(Writer& w, const DecodePlan& p) {
+/// A fragments of V' of a block of 64 columns, `v_frag_<block>`.
+void emit_v_fragments(Writer& w, const DecodePlan& p, int block) {
   const int span = p.v_span, steps = p.BN / 16;
-  w.line("const u32 v_at = {} + lane * {};", p.v->slot(), span);
-  // Where registers are short, one block's fragments at a time.
-  const bool in_turn = p.BN / 4 * p.out_blocks() >= 64;
-  const auto multiply = [&](int block) {
-    for (int step = 0; step < steps; ++step)
+  w.comment("columns {} to {} of V", 64 * block, 64 * block + 63);
+  const int chunk = 4 * block % (span / 16), panel = 4 * block / (span / 16);
+  w.line("u32 v_frag_{}[{}];", block, 4 * steps);
+  w.line("const u32 v_chunk_{} = (({} + warp) ^ {}) << 4;", block, chunk, swizzle_bits(span, "lane"));
+  for (int keys = 0; keys < p.BN / 32; ++keys) {
+    w.open("");
+    w.line("u32 x[4];");
+    w.line("ldmatrix_x4_trans(x, v_at + {} + v_chunk_{});", panel * p.BN * span + 32 * keys * span, block);
+    for (int i = 0; i < 4; ++i) {
+      const int at = 4 * (2 * keys + i / 2) + 2 * (i % 2);
       w.line(
-          "{}(o_acc_{}, v_frag_{}[{}], v_frag_{}[{}], v_frag_{}[{}], v_frag_{}[{}], descriptor(p_desc + {}, "
-          "{}));",
-          p.pv->name(false), block, block, 4 * step, block, 4 * step + 1, block, 4 * step + 2, block,
-          4 * step + 3, k_major_step(p.p_tile(), step), p.p_high());
-  };
-  for (int block = 0; block < p.out_blocks(); ++block) {
-    w.comment("columns {} to {} of V", 64 * block, 64 * block + 63);
-    const int chunk = 4 * block % (span / 16), panel = 4 * block / (span / 16);
-    w.line("u32 v_frag_{}[{}];", block, 4 * steps);
-    w.line("const u32 v_chunk_{} = (({} + warp) ^ {}) << 4;", block, chunk, swizzle_bits(span, "lane"));
-    for (int keys = 0; keys < p.BN / 32; ++keys) {
-      w.open("");
-      w.line("u32 x[4];");
-      w.line("ldmatrix_x4_trans(x, v_at + {} + v_chunk_{});", panel * p.BN * span + 32 * keys * span, block);
-      for (int i = 0; i < 4; ++i) {
-        const int at = 4 * (2 * keys + i / 2) + 2 * (i % 2);
-        w.line(
-            "x[{0}] = __byte_perm(x[{0}], 0, 0x3120); v_frag_{1}[{2}] = narrow_to_fp16(x[{0}]); "
-            "v_frag_{1}[{3}] = narrow_to_fp16(x[{0}] >> 16);",
-            i, block, at, at + 1);
-      }
-      w.close();
+          "x[{0}] = __byte_perm(x[{0}], 0, 0x3120); v_frag_{1}[{2}] = narrow_to_fp16(x[{0}]); "
+          "v_frag_{1}[{3}] = narrow_to_fp16(x[{0}] >> 16);",
+          i, block, at, at + 1);
     }
-    if (in_turn) {
-      w.line("wgmma_fence();");
-      multiply(block);
-      w.line("wgmma_commit();");
-      w.line("WGMMA_WAIT(0);");
-    }
+    w.close();
   }
-  if (in_turn) return;
+}
+
+/// Their products with P.
+void multiply_values(Writer& w, const DecodePlan& p, int block) {
+  for (int step = 0; step < p.BN / 16; ++step)
+    w.line(
+        "{}(o_acc_{}, v_frag_{}[{}], v_frag_{}[{}], v_frag_{}[{}], v_frag_{}[{}], descriptor(p_desc + {}, "
+        "{}));",
+        p.pv->name(false), block, block, 4 * step, block, 4 * step + 1, block, 4 * step + 2, block,
+        4 * step + 3, k_major_step(p.p_tile(), step), p.p_high());
+}
+
+/// The products with V of all blocks, once their fragments are there.
+void emit_values_together(Writer& w, const DecodePlan& p) {
+  for (int block = 0; block < p.out_blocks(); ++block) emit_v_fragments(w, p, block);
   w.line("wgmma_fence();");
-  for (int block = 0; block < p.out_blocks(); ++block) multiply(block);
+  for (int block = 0; block < p.out_blocks(); ++block) multiply_values(w, p, block);
   w.line("wgmma_commit();");
   w.line("WGMMA_WAIT(0);  // the next fragments of K take the registers");
 }
+
+/// One block's fragments at a time.
+void emit_values_in_turn(Writer& w, const DecodePlan& p) {
+  for (int block = 0; block < p.out_blocks(); ++block) {
+    emit_v_fragments(w, p, block);
+    w.line("wgmma_fence();");
+    multiply_values(w, p, block);
+    w.line("wgmma_commit();");
+    w.line("WGMMA_WAIT(0);");
+  }
+}
+
+/// Registers of the fragments of all blocks from which on they are short.
+constexpr int kShortOfRegisters = 64;
 
 }  // namespace
 
@@ -170,26 +149,19 @@ void WidenedKeys::emit_descriptors(Writer& w) const {
   w.line("const u32 p_desc = (smem_p >> 4) | {:#x}u;", k_major_descriptor(p_.p_tile()).low);
 }
 
-void WidenedKeys::emit_rope_state(Writer& w) const {
-  if (!p_.rope_apart()) return;
-  for (int i = 0; i < p_.key_blocks(); ++i)
-    w.line("float rope_acc_{}[{}];  // of S' what the rotary columns add", i, p_.s_regs());
-}
-
 void WidenedKeys::emit_store_q(Writer& w) const {
   emit_store_q_widened(w, p_, scales_);
-  emit_store_q_rope(w, p_);
+  parts_.products->emit_store_q(w);
   emit_query_there(w, p_);
 }
 
 void WidenedKeys::emit_qk(Writer& w) const {
   w.comment("S' = K(n) Q'");
   p_.k->emit_wait(w, 0);
-  emit_qk_rope(w, p_);
+  parts_.products->emit_products(w);
   emit_qk_widened(w, p_, scales_);
-  // What holds V, too, is read on and released later.
-  if (!p_.v_in_k) w.line("__syncwarp();  // every lane has read its part of K");
-  emit_release_k(w, 0);
+  parts_.values->emit_k_read(w);
+  parts_.values->emit_release_k(w, 0);
   w.line("WGMMA_WAIT(0);");
   p_.k->ring().emit_step(w);
 }
@@ -203,8 +175,14 @@ void WidenedKeys::emit_pv(Writer& w) const {
   p_.v->ring().emit_step(w);
 }
 
+WidenedKeys::WidenedKeys(const Parts& parts)
+    : KeysOnM(parts),
+      values_(p_.BN / 4 * p_.out_blocks() >= kShortOfRegisters ? emit_values_in_turn : emit_values_together) {
+}
+
 void WidenedKeys::emit_v_products(Writer& w) const {
-  emit_pv_widened(w, p_);
+  w.line("const u32 v_at = {} + lane * {};", p_.v->slot(), p_.v_span);
+  values_(w, p_);
 }
 
 void WidenedKeys::emit_two_floats(Writer& w, int j, int c, int a) const {
@@ -241,7 +219,7 @@ void WidenedKeys::use(Prelude& prelude) const {
   if (p_.config.dtype == DType::bf16) prelude.use("bf16_to_fp16");
   p_.qk->add_to(prelude, true), p_.qk->add_to(prelude, false);
   p_.pv->add_to(prelude, false);
-  if (p_.rope_apart()) p_.qk_rope->add_to(prelude, true), p_.qk_rope->add_to(prelude, false);
+  parts_.products->use(prelude);
 }
 
 void BytesOfQ::emit_descriptors(Writer& w) const {

@@ -84,7 +84,7 @@ void RowsOnM::emit_qk(Writer& w) const {
 }
 
 void RowsOnM::emit_probabilities(Writer& w) const {
-  emit_scores(w, p_);
+  emit_scores(w, parts_);
   w.comment("P(n) = exp2(S - max), O follows the maximum");
   const OnlineSoftmax softmax = softmax_of(p_);
   softmax.emit_max(w, true, false);
@@ -96,7 +96,7 @@ void RowsOnM::emit_probabilities(Writer& w) const {
 }
 
 void RowsOnM::emit_before_zeros(Writer& w) const {
-  if (p_.v_in_k) w.line("named_barrier_sync(1, {});  // all products with K are done", p_.consumer_threads());
+  parts_.values->emit_before_zeros(w);
 }
 
 void RowsOnM::emit_after_zeros(Writer& w) const {
@@ -126,8 +126,8 @@ void RowsOnM::emit_row_sums(Writer& w) const {
 void RowsOnM::emit_finish_rows(Writer& w) const {
   w.line("float inv_sum[2];");
   for (int h = 0; h < 2; ++h)
-    emit_finish_row(w, p_, whole_row_of_half(h), fmt::format("row_max_{}", h), fmt::format("row_sum_{}", h),
-                    fmt::format("inv_sum[{}]", h), writer());
+    emit_finish_row(w, parts_, whole_row_of_half(h), fmt::format("row_max_{}", h),
+                    fmt::format("row_sum_{}", h), fmt::format("inv_sum[{}]", h), writer());
 }
 
 void RowsOnM::emit_floats(Writer& w) const {

@@ -1,6 +1,5 @@
 // From products to scores in sm90_decode: scales of keys, score modifiers, masks.
 #include "generator/schedules/common/decode_text.hpp"
-#include "generator/schedules/sm90_decode/key_scales.hpp"
 #include "generator/schedules/sm90_decode/parts.hpp"
 
 namespace kiln::sm90 {
@@ -23,10 +22,11 @@ void emit_limits(Writer& w, const DecodePlan& p) {
   p.mask->emit_rows(w, context);
 }
 
-void emit_scores(Writer& w, const DecodePlan& p) {
+void emit_scores(Writer& w, const Parts& parts) {
+  const DecodePlan& p = parts.plan;
   const ScoreContext context = p.score_context();
   const std::string first_key = fmt::format("n * {}", p.BN);
-  KeyScales(p).emit_scores(w);
+  parts.products->emit_scores(w, *parts.scales);
   p.modifier->emit_apply(w, context, first_key);
   emit_mask_outside(w, *p.mask, context, first_key, fmt::format("(n + 1) * {}", p.BN));
 }

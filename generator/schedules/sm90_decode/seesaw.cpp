@@ -106,10 +106,11 @@ void emit_hand_over(Writer& w, const DecodePlan& p, int half) {
 
 /// P of the warpgroup's own tile n, handed over. The first scales O at once, the second when what it has taken over
 /// is done.
-void emit_own_probabilities(Writer& w, const DecodePlan& p, int half) {
+void emit_own_probabilities(Writer& w, const Parts& parts, int half) {
+  const DecodePlan& p = parts.plan;
   p.mask->emit_load(w, p.score_context(), fmt::format("n * {}", p.BN), true);
   emit_zero_tail(w, p, half);
-  emit_scores(w, p);
+  emit_scores(w, parts);
   const OnlineSoftmax softmax = softmax_of(p);
   softmax.emit_max(w, true, false);
   if (half == 0) softmax.emit_rescale(w);
@@ -193,10 +194,11 @@ void emit_next_products(Writer& w, const DecodePlan& p, int half) {
 }
 
 /// Tiles n, the first's, and n + 1, the second's; and S of two tiles on, if there is one.
-void emit_pair(Writer& w, const DecodePlan& p, int half, bool next) {
+void emit_pair(Writer& w, const Parts& parts, int half, bool next) {
+  const DecodePlan& p = parts.plan;
   if (half == 0) {
     w.open("");
-    emit_own_probabilities(w, p, half);
+    emit_own_probabilities(w, parts, half);
     emit_own_pv(w, p, half);
     w.close();
     emit_done(w, p, half);
@@ -206,39 +208,41 @@ void emit_pair(Writer& w, const DecodePlan& p, int half, bool next) {
     w.line("const int own = n + 1;");
     w.open("");
     w.line("const int n = own;");
-    emit_own_probabilities(w, p, half);
+    emit_own_probabilities(w, parts, half);
     emit_own_pv(w, p, half);
     w.close();
   }
   next ? emit_next_products(w, p, half) : emit_done(w, p, half);
 }
 
-void emit_first(Writer& w, const DecodePlan& p) {
+void emit_first(Writer& w, const Parts& parts) {
+  const DecodePlan& p = parts.plan;
   emit_first_products(w, p, "n + 1");
   w.line("#pragma unroll 1");
   w.open("for (; n + 2 < s.tile_end; n += 2)");
-  emit_pair(w, p, 0, true);
+  emit_pair(w, parts, 0, true);
   w.close();
   w.open("if (n + 1 < s.tile_end)");
-  emit_pair(w, p, 0, false);
+  emit_pair(w, parts, 0, false);
   w.reopen("else");
-  emit_own_probabilities(w, p, 0);
+  emit_own_probabilities(w, parts, 0);
   emit_own_pv(w, p, 0);
   emit_done(w, p, 0);
   w.close();
 }
 
-void emit_second(Writer& w, const DecodePlan& p) {
+void emit_second(Writer& w, const Parts& parts) {
+  const DecodePlan& p = parts.plan;
   w.open("if (n + 1 < s.tile_end)");
   p.k->ring().emit_step(w);
   emit_second_products(w, p);
   w.close();
   w.line("#pragma unroll 1");
   w.open("for (; n + 3 < s.tile_end; n += 2)");
-  emit_pair(w, p, 1, true);
+  emit_pair(w, parts, 1, true);
   w.close();
   w.open("if (n + 1 < s.tile_end)");
-  emit_pair(w, p, 1, false);
+  emit_pair(w, parts, 1, false);
   w.line("n += 2;");
   w.close();
   w.open("if (n < s.tile_end)");
@@ -254,7 +258,8 @@ void emit_seesaw_state(Writer& w, const DecodePlan& p) {
          p.smem_max);
 }
 
-void emit_seesaw(Writer& w, const DecodePlan& p) {
+void emit_seesaw(Writer& w, const Parts& parts) {
+  const DecodePlan& p = parts.plan;
   w.comment("what only the item's end asks for waits in shared memory: products take all registers");
   w.line("volatile int* const kept = (volatile int*)(smem_bytes + {}) + threadIdx.x / 32 * {};", p.smem_kept,
          DecodePlan::kKept);
@@ -268,9 +273,9 @@ void emit_seesaw(Writer& w, const DecodePlan& p) {
   w.line("{} = {}; {} = {};", p.k->ring().stage(), p.v->ring().stage(), p.k->ring().phase(),
          p.v->ring().phase());
   w.open("if (half == 0)");
-  emit_first(w, p);
+  emit_first(w, parts);
   w.reopen("else");
-  emit_second(w, p);
+  emit_second(w, parts);
   w.close();
   for (std::size_t i = 0; i < members.size(); ++i)
     w.line("{} = ({})kept[{}];", members[i].role, members[i].type, i);

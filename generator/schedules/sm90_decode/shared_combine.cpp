@@ -31,7 +31,8 @@ int units_of_rows(const DecodePlan& p) {
 
 /// Weights of all parts for the slice's rows, divided by the rows' sums, to `weights`; and log-sum-exps. Of few parts
 /// a warp takes several rows at once.
-void emit_weights(Writer& w, const DecodePlan& p) {
+void emit_weights(Writer& w, const Parts& parts) {
+  const DecodePlan& p = parts.plan;
   const auto pair = [&](const std::string& i) {
     return fmt::format("__ldcg((const float2*)({} + {} + 2 * row))", part_of_item(i), p.BM * p.padded_ov());
   };
@@ -67,7 +68,7 @@ void emit_weights(Writer& w, const DecodePlan& p) {
   w.close();
   w.line("for (int step = width / 2; step > 0; step /= 2) sum += __shfl_xor_sync(0xffffffffu, sum, step);");
   w.line("const float total = sum;");
-  emit_finish_row(w, p, "row", "all", "total", "inverse",
+  emit_finish_row(w, parts, "row", "all", "total", "inverse",
                   fmt::format("of_row == 0 && begin % {} == 0 && ", units_of_rows(p)));
   w.line("#pragma unroll");
   w.open("for (int j = 0; j < {}; ++j)", kAtOnce);
@@ -204,7 +205,8 @@ void emit_shared_arrival(Writer& w, const DecodePlan& p) {
   w.line("named_barrier_sync(1, {});", p.consumer_threads());
 }
 
-void emit_shared_combine(Writer& w, const DecodePlan& p) {
+void emit_shared_combine(Writer& w, const Parts& parts) {
+  const DecodePlan& p = parts.plan;
   const int units = 8 * units_of_rows(p);
   w.open("if (*arrivals_before == split.parts)");
   w.comment("all parts are there: slices of units, to whoever claims them");
@@ -222,7 +224,7 @@ void emit_shared_combine(Writer& w, const DecodePlan& p) {
   w.line("named_barrier_sync(1, {});", p.consumer_threads());
   w.line("const int begin = arrivals_before[1] * slice_units, end = begin + slice_units;");
   w.line("if (begin >= {}) break;", units);
-  emit_weights(w, p);
+  emit_weights(w, parts);
   emit_sums(w, p);
   if (p.hidden.on())
     w.line("if (any_lane(odd) && lane == 0) atomicOr((u32*)item_counters + s.item, {:#x}u);", kOdd);
