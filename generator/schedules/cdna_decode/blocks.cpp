@@ -2,6 +2,8 @@
 // those of K, then those of V, all the same size, in one ring of stages. Block i computes while the next
 // k_stages - 1 blocks are on their way. A wave has its own keys of a block of K, and its share of the columns of
 // a block of V.
+#include <memory>
+
 #include "generator/schedules/cdna_decode/plan.hpp"
 #include "generator/systems/cdna/product.hpp"
 
@@ -29,45 +31,81 @@ int in_flight(const DecodePlan& p, int blocks) {
   return (p.k_stages - 1) * p.k_tile->vm_exact() <= 63 ? loads : 0;
 }
 
-/// A block of K of which each wave copies the very keys that it reads: nobody waits for the others, and the next
-/// copies to its place are the same wave's.
-bool own_rows(const DecodePlan& p, int i) {
-  return i < p.k_tile->blocks() && !p.staged() && p.k_tile->own_rows();
-}
+/// How blocks come to their stages: straight.
+class Turns {
+ public:
+  explicit Turns(const DecodePlan& plan) : p_(plan) {}
+  virtual ~Turns() = default;
+  Turns(const Turns&) = delete;
+  Turns& operator=(const Turns&) = delete;
 
-/// Block `i` is there, and every wave has finished the one before, whose stage the next copies may have.
-void emit_turn(Writer& w, const DecodePlan& p, int i, int stage) {
-  const int ahead = p.k_stages - 1, left = p.tile_blocks() - 1 - i;  // blocks of this tile after this one
-  const int loads = in_flight(p, ahead - 1), last = in_flight(p, left);
-  const char* const wait = i > 0 && own_rows(p, i) ? "WAIT_LOADS" : "WAIT_LOADS_AND_SYNC";
-  if (left >= ahead - 1 || loads == last) {
-    w.line("{}({});", wait, loads);
-  } else {
-    w.line("if (n + 1 < tile_end) {0}({1}); else {0}({2});", wait, loads, last);
+  /// Blocks that are asked for before the loop.
+  virtual int blocks_before() const { return p_.k_stages - 1; }
+  /// Block `i` is there, and every wave has finished the one before, whose stage the next copies may have.
+  virtual void emit(Writer& w, int i, int stage) const {
+    const int ahead = p_.k_stages - 1, left = p_.tile_blocks() - 1 - i;  // blocks of this tile after this one
+    const int loads = in_flight(p_, ahead - 1), last = in_flight(p_, left);
+    const char* const call = wait(i);
+    if (left >= ahead - 1 || loads == last) {
+      w.line("{}({});", call, loads);
+    } else {
+      w.line("if (n + 1 < tile_end) {0}({1}); else {0}({2});", call, loads, last);
+    }
+    emit_load_ahead(w, p_, i + ahead, (stage + ahead) % p_.k_stages);
   }
-  emit_load_ahead(w, p, i + ahead, (stage + ahead) % p.k_stages);
-}
+  /// A block of K before the last has been read.
+  virtual void emit_k_read(Writer&) const {}
+
+ protected:
+  virtual const char* wait(int /*i*/) const { return "WAIT_LOADS_AND_SYNC"; }
+
+  const DecodePlan& p_;
+};
+
+/// Of a block of K each wave copies the very keys that it reads: nobody waits for the others, and the next copies to
+/// its place are the same wave's.
+class OwnRowTurns final : public Turns {
+ public:
+  using Turns::Turns;
+  /// Copies to its place may start.
+  void emit_k_read(Writer& w) const override { p_.k_op().emit_arrived(w); }
+
+ protected:
+  const char* wait(int i) const override {
+    return i > 0 && i < p_.k_tile->blocks() ? "WAIT_LOADS" : "WAIT_LOADS_AND_SYNC";
+  }
+};
 
 /// By way of registers: the block is written, and the next one asked for.
-void emit_staged_turn(Writer& w, const DecodePlan& p, int i, int stage) {
-  (i < p.k_tile->blocks() ? *p.k_tile : *p.v_tile).emit_store(w, stage);
-  w.line("SYNC();");
-  emit_load_ahead(w, p, i + 1, 0);
+class StagedTurns final : public Turns {
+ public:
+  using Turns::Turns;
+  int blocks_before() const override { return 1; }
+  void emit(Writer& w, int i, int stage) const override {
+    (i < p_.k_tile->blocks() ? *p_.k_tile : *p_.v_tile).emit_store(w, stage);
+    w.line("SYNC();");
+    emit_load_ahead(w, p_, i + 1, 0);
+  }
+};
+
+std::unique_ptr<const Turns> turns_of(const DecodePlan& p) {
+  if (p.staged()) return std::make_unique<StagedTurns>(p);
+  if (p.k_tile->own_rows()) return std::make_unique<OwnRowTurns>(p);
+  return std::make_unique<Turns>(p);
 }
 
-void emit_k_block(Writer& w, const DecodePlan& p, int block, int stage) {
-  const int columns = p.k_tile->stage().block_cols, blocks = p.k_tile->blocks();
+void emit_k_block(Writer& w, const DecodePlan& p, const Turns& turns, int block, int stage) {
+  const int columns = p.k_tile->stage().block_cols, last = p.k_tile->blocks() - 1;
   if (block == 0) emit_key_scales(w, p);
   w.open("");
   w.comment("S' += K(n) Q', columns {} .. {}", block * columns, (block + 1) * columns - 1);
   p.k_op().emit_registers(w);
   emit_product(w, {*p.k_tile, stage * p.k_tile->stage_bytes(), "q_reg", p.row_scales.target(),
                    p.row_scales.begins_sum(block * columns), block * p.k_op().steps()});
-  p.row_scales.emit_columns_end(w, p.scores(), (block + 1) * columns, blocks * columns);
-  // Copies to its place may start.
-  if (block + 1 < blocks && own_rows(p, block)) p.k_op().emit_arrived(w);
+  p.row_scales.emit_columns_end(w, p.scores(), (block + 1) * columns, (last + 1) * columns);
+  if (block < last) turns.emit_k_read(w);
   w.close();
-  if (block + 1 == blocks) emit_decode_softmax(w, p);
+  if (block == last) emit_decode_softmax(w, p);
 }
 
 void emit_v_block(Writer& w, const DecodePlan& p, int block, int stage) {
@@ -84,9 +122,9 @@ void emit_v_block(Writer& w, const DecodePlan& p, int block, int stage) {
 }  // namespace
 
 void emit_decode_blocks(Writer& w, const DecodePlan& p) {
+  const std::unique_ptr<const Turns> turns = turns_of(p);
   w.banner("KV tiles: at least one");
-  const auto turn = p.staged() ? emit_staged_turn : emit_turn;
-  for (int i = 0; i + 1 < (p.staged() ? 2 : p.k_stages); ++i) emit_load(w, p, i, i);
+  for (int i = 0; i < turns->blocks_before(); ++i) emit_load(w, p, i, i);
   const int blocks = p.tile_blocks(), k_blocks = p.k_tile->blocks();
   w.line("#pragma unroll 1");
   w.open("for (int n = tile_begin;;)");
@@ -95,8 +133,8 @@ void emit_decode_blocks(Writer& w, const DecodePlan& p) {
     for (int i = 0; i < blocks; ++i) {
       const int stage = (tile * blocks + i) % p.k_stages;
       w.banner("block {} of tile n, in stage {}", i, stage);
-      turn(w, p, i, stage);
-      i < k_blocks ? emit_k_block(w, p, i, stage) : emit_v_block(w, p, i - k_blocks, stage);
+      turns->emit(w, i, stage);
+      i < k_blocks ? emit_k_block(w, p, *turns, i, stage) : emit_v_block(w, p, i - k_blocks, stage);
     }
     w.close();
     w.line("if (++n == tile_end) break;");

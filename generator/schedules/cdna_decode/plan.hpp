@@ -94,6 +94,8 @@ struct DecodePlan {
   /// Emitted: the wave's place along the keys, and this lane's row of the block's.
   const char* warp_n() const { return warps_m() == 1 ? "warp" : "warp_n"; }
   std::string tile_row() const { return warps_m() == 1 ? lane_row() : "tile_row"; }
+  /// The same of a lane that holds a wave's row once (first_group).
+  const char* lane_tile_row() const { return warps_m() == 1 ? "lane" : "tile_row"; }
   /// Emitted: this lane's row of the wave's.
   std::string lane_row() const { return fmt::format("(lane & {})", mfma.shape.m - 1); }
   /// Emitted: the lanes that hold a wave's rows once.

@@ -1,7 +1,9 @@
 // From scores to P in cdna_decode_streaming and cdna_decode. A wave has some keys of all rows and needs all keys, so P
 // passes through LDS, and maxima do.
 #include <algorithm>
+#include <array>
 #include <bit>
+#include <memory>
 
 #include "generator/operands/operand_form.hpp"
 #include "generator/schedules/cdna_decode/plan.hpp"
@@ -77,11 +79,102 @@ void emit_scores(Writer& w, const DecodePlan& p) {
   p.row_scales.emit_weigh(w, p.scores(), "to_log2");
 }
 
+/// P's elements: 16 bits.
+class PElements {
+ public:
+  explicit PElements(const DecodePlan& plan) : p_(plan) {}
+  virtual ~PElements() = default;
+  PElements(const PElements&) = delete;
+  PElements& operator=(const PElements&) = delete;
+
+  /// What is added to a score in the exponent: its declaration, and its name.
+  virtual void emit_offset(Writer&) const {}
+  virtual const char* offset() const { return "-base"; }
+  /// Four of them to LDS.
+  virtual void emit_store(Writer& w, const std::string& at, const std::array<std::string, 4>& x) const {
+    w.line("lds_write_8(lds + {0}, u32x2{{{1}({2}, {3}), {1}({4}, {5})}});", at, p_.pack(), x[0], x[1], x[2],
+           x[3]);
+  }
+
+ protected:
+  const DecodePlan& p_;
+};
+
+/// FP8.
+class ByteElements final : public PElements {
+ public:
+  using PElements::PElements;
+  void emit_offset(Writer& w) const override {
+    w.line(
+        "const float offset = {:.1f}f - base;  // FP8 has few steps below 1; the factor cancels in O / sum",
+        static_cast<double>(p_.p_shift()));
+  }
+  const char* offset() const override { return "offset"; }
+  void emit_store(Writer& w, const std::string& at, const std::array<std::string, 4>& x) const override {
+    w.line("lds_write_4(lds + {}, pack_fp8({}, {}, {}, {}));", at, x[0], x[1], x[2], x[3]);
+  }
+};
+
+std::unique_ptr<const PElements> elements_of(const DecodePlan& p) {
+  if (p.q_bytes()) return std::make_unique<ByteElements>(p);
+  return std::make_unique<PElements>(p);
+}
+
+/// Register `i` of the scores, and how many there are.
+std::string score(const DecodePlan& p, int i) {
+  return fmt::format("s_acc[{}][{}]", i / p.mfma.accum(), i % p.mfma.accum());
+}
+int score_count(const DecodePlan& p) {
+  return p.score_tiles() * p.mfma.accum();
+}
+
+/// The rows' new maxima, from those of all waves.
+void emit_max(Writer& w, const DecodePlan& p) {
+  w.comment("maximum of each row: over the lane's keys, the lane groups, the waves");
+  w.line("float tile_max = s_acc[0][0];");
+  for (int i = 1; i < score_count(p); ++i) w.line("tile_max = maximum(tile_max, {});", score(p, i));
+  for (int distance = p.mfma.shape.m; distance < 64; distance *= 2)
+    w.line("tile_max = maximum(tile_max, from_lane((lane ^ {}) * 4, tile_max));", distance);
+  emit_to_waves(w, p, "tile_max");
+  w.line("float new_max = row_max;");
+  for (int i = 0; i < p.warps_n(); ++i)
+    w.line("new_max = maximum(new_max, lds_read_float(exchange + {} + {} * 4));", 4 * p.BM * i, p.tile_row());
+}
+
+/// O and the sums follow them; of rows whose base no float rounds well enough the difference comes first.
+void emit_rescale(Writer& w, const DecodePlan& p) {
+  w.line("float base = new_max == -kInfinity ? 0.0f : row_base(new_max, factor);");
+  w.open("if (any(new_max > row_max))");
+  w.line("const float alpha = rescale_factor(row_max, new_max, factor);");
+  w.line("row_sum *= alpha; row_max = new_max;");
+  for (int i = 0; i < p.output_tiles(); ++i) w.line("o_acc[{}] *= alpha;", i);
+  w.close();
+  w.open("if (any(is_steep(base)))");
+  w.line("const float steep = is_steep(base) ? row_max : 0.0f;");
+  for (int t = 0; t < p.score_tiles(); ++t) w.line("s_acc[{}] -= steep;", t);
+  w.line("if (is_steep(base)) base = 0.0f;");
+  w.close();
+}
+
+/// P and its sums, then to LDS.
+void emit_p(Writer& w, const DecodePlan& p, const PElements& elements) {
+  elements.emit_offset(w);
+  for (int i = 0; i < score_count(p); ++i)
+    w.line("{0} = exp2_approx(__builtin_fmaf({0}, factor, {1})); row_sum += {0}{2};", score(p, i),
+           elements.offset(), p.row_scales.times_unweighed(p.scores(), i));
+  p.row_scales.emit_signs(w, p.scores());
+  p.row_scales.emit_apply_to_p(w, p.scores());
+  const std::vector<LaneAddress> writes = p_writes(p);
+  for (int i = 0; i < score_count(p); i += 4)
+    elements.emit_store(w, p_write_at(p, writes, i / p.mfma.accum(), i % p.mfma.accum()),
+                        {score(p, i), score(p, i + 1), score(p, i + 2), score(p, i + 3)});
+}
+
 }  // namespace
 
 void emit_to_waves(Writer& w, const DecodePlan& p, const char* value) {
   w.line("if ({}) lds_write_float(exchange + {} * {} + {} * 4, {});", p.first_group(), p.warp_n(), 4 * p.BM,
-         p.warps_m() == 1 ? "lane" : "tile_row", value);
+         p.lane_tile_row(), value);
   w.line("SYNC();");
 }
 
@@ -104,52 +197,10 @@ void emit_key_scales(Writer& w, const DecodePlan& p) {
 
 void emit_decode_softmax(Writer& w, const DecodePlan& p) {
   emit_scores(w, p);
-  w.comment("maximum of each row: over the lane's keys, the lane groups, the waves");
-  const auto score = [&](int i) {
-    return fmt::format("s_acc[{}][{}]", i / p.mfma.accum(), i % p.mfma.accum());
-  };
-  const int count = p.score_tiles() * p.mfma.accum();
-  w.line("float tile_max = s_acc[0][0];");
-  for (int i = 1; i < count; ++i) w.line("tile_max = maximum(tile_max, {});", score(i));
-  for (int distance = p.mfma.shape.m; distance < 64; distance *= 2)
-    w.line("tile_max = maximum(tile_max, from_lane((lane ^ {}) * 4, tile_max));", distance);
-  emit_to_waves(w, p, "tile_max");
-  w.line("float new_max = row_max;");
-  for (int i = 0; i < p.warps_n(); ++i)
-    w.line("new_max = maximum(new_max, lds_read_float(exchange + {} + {} * 4));", 4 * p.BM * i, p.tile_row());
-  w.line("float base = new_max == -kInfinity ? 0.0f : row_base(new_max, factor);");
-  w.open("if (any(new_max > row_max))");
-  w.line("const float alpha = rescale_factor(row_max, new_max, factor);");
-  w.line("row_sum *= alpha; row_max = new_max;");
-  for (int i = 0; i < p.output_tiles(); ++i) w.line("o_acc[{}] *= alpha;", i);
-  w.close();
-  w.open("if (any(is_steep(base)))");
-  w.line("const float steep = is_steep(base) ? row_max : 0.0f;");
-  for (int t = 0; t < p.score_tiles(); ++t) w.line("s_acc[{}] -= steep;", t);
-  w.line("if (is_steep(base)) base = 0.0f;");
-  w.close();
+  emit_max(w, p);
+  emit_rescale(w, p);
   w.comment("P = exp2(S - max), through LDS: a wave has some keys of all rows, and needs all keys");
-  if (p.p_shift() > 0)
-    w.line(
-        "const float offset = {:.1f}f - base;  // FP8 has few steps below 1; the factor cancels in O / sum",
-        static_cast<double>(p.p_shift()));
-  for (int i = 0; i < count; ++i)
-    w.line("{0} = exp2_approx(__builtin_fmaf({0}, factor, {1})); row_sum += {0}{2};", score(i),
-           p.p_shift() > 0 ? "offset" : "-base",
-           p.row_scales.weighs() ? " * " + p.row_scales.unweighed(p.scores(), i) : "");
-  p.row_scales.emit_signs(w, p.scores());
-  if (p.row_scales.in_p()) p.row_scales.emit_apply(w, p.scores(), "P");
-  const std::vector<LaneAddress> writes = p_writes(p);
-  for (int i = 0; i < count; i += 4) {
-    const std::string at = p_write_at(p, writes, i / p.mfma.accum(), i % p.mfma.accum());
-    if (p.q_bytes()) {
-      w.line("lds_write_4(lds + {}, pack_fp8({}, {}, {}, {}));", at, score(i), score(i + 1), score(i + 2),
-             score(i + 3));
-      continue;
-    }
-    w.line("lds_write_8(lds + {0}, u32x2{{{1}({2}, {3}), {1}({4}, {5})}});", at, p.pack(), score(i),
-           score(i + 1), score(i + 2), score(i + 3));
-  }
+  emit_p(w, p, *elements_of(p));
 }
 
 void emit_read_p(Writer& w, const DecodePlan& p) {

@@ -21,23 +21,49 @@ FirstColumn first_column_of_v(const DecodePlan& p) {
           fmt::format("{} % {} * {}", p.warp_n(), p.waves_in_block, p.wave_step)};
 }
 
-void emit_load_k(Writer& w, const DecodePlan& p, int stage) {
-  p.k_tile->emit_load_from_dram(w, stage);
-  if (p.k_rope) p.k_rope->emit_load_from_dram(w, stage);
-}
+/// K of a tile: asked for, of what comes by way of registers written, and multiplied.
+class Keys {
+ public:
+  explicit Keys(const DecodePlan& plan) : p_(plan) {}
+  virtual ~Keys() = default;
+  Keys(const Keys&) = delete;
+  Keys& operator=(const Keys&) = delete;
 
-void emit_store_k(Writer& w, const DecodePlan& p, int stage) {
-  p.k_tile->emit_store(w, stage);
-  if (p.k_rope) p.k_rope->emit_store(w, stage);
-}
+  virtual void emit_load(Writer& w, int stage) const { p_.k_tile->emit_load_from_dram(w, stage); }
+  virtual void emit_store(Writer& w, int stage) const { p_.k_tile->emit_store(w, stage); }
+  /// S' = K(n) Q'
+  virtual void emit_qk(Writer& w, int stage) const {
+    w.comment("S' = K(n) Q'");
+    p_.k_op().emit_registers(w);
+    emit_scores_product(w, {*p_.k_tile, stage * p_.k_tile->stage_bytes(), "q_reg", "s_acc", true},
+                        p_.row_scales, p_.scores());
+  }
 
-/// S' = K(n) Q'
-void emit_qk(Writer& w, const DecodePlan& p, int stage) {
-  w.comment("S' = K(n) Q'");
-  p.k_op().emit_registers(w);
-  emit_scores_product(w, {*p.k_tile, stage * p.k_tile->stage_bytes(), "q_reg", "s_acc", true}, p.row_scales,
-                      p.scores());
-  if (p.k_rope) emit_rope_product(w, *p.k_rope, stage * p.k_rope->stage_bytes(), p.k_tile->num_k_tiles());
+ protected:
+  const DecodePlan& p_;
+};
+
+/// The last columns have a tensor of their own.
+class KeysWithRotary final : public Keys {
+ public:
+  using Keys::Keys;
+  void emit_load(Writer& w, int stage) const override {
+    Keys::emit_load(w, stage);
+    p_.k_rope->emit_load_from_dram(w, stage);
+  }
+  void emit_store(Writer& w, int stage) const override {
+    Keys::emit_store(w, stage);
+    p_.k_rope->emit_store(w, stage);
+  }
+  void emit_qk(Writer& w, int stage) const override {
+    Keys::emit_qk(w, stage);
+    emit_rope_product(w, *p_.k_rope, stage * p_.k_rope->stage_bytes(), p_.k_tile->num_k_tiles());
+  }
+};
+
+std::unique_ptr<const Keys> keys_of(const DecodePlan& p) {
+  if (p.k_rope) return std::make_unique<KeysWithRotary>(p);
+  return std::make_unique<Keys>(p);
 }
 
 void emit_pv(Writer& w, const DecodePlan& p, int lds_offset) {
@@ -70,15 +96,21 @@ class Values {
   /// P is in LDS, and V is.
   virtual void emit_landed(Writer& w) const { w.line("SYNC();"); }
   /// The only stage may be written again.
-  virtual void emit_free(Writer& w) const {
-    if (!p_.v_tile->own_columns(p_.wave_columns)) return w.line("SYNC();  // every wave has finished tile n");
-    w.comment(
-        "K was read before the maxima were exchanged, and each wave copies the columns of V that it reads");
-  }
+  virtual void emit_free(Writer& w) const { w.line("SYNC();  // every wave has finished tile n"); }
   virtual int offset(int stage) const { return stage * p_.v_tile->stage_bytes(); }
 
  protected:
   const DecodePlan& p_;
+};
+
+/// Each wave copies the very columns that it reads.
+class OwnValues final : public Values {
+ public:
+  using Values::Values;
+  void emit_free(Writer& w) const override {
+    w.comment(
+        "K was read before the maxima were exchanged, and each wave copies the columns of V that it reads");
+  }
 };
 
 /// In the columns of K.
@@ -87,7 +119,6 @@ class ValuesInK final : public Values {
   using Values::Values;
   void emit_load(Writer&, int) const override {}
   void emit_store(Writer&, int) const override {}
-  void emit_free(Writer& w) const override { w.line("SYNC();  // every wave has finished tile n"); }
   int offset(int stage) const override { return stage * p_.k_tile->stage_bytes(); }
 };
 
@@ -119,13 +150,14 @@ std::unique_ptr<const Values> values_of(const DecodePlan& p) {
   if (p.v_in_k) return std::make_unique<ValuesInK>(p);
   if (p.late_v() && p.staged()) return std::make_unique<LateStagedValues>(p);
   if (p.late_v()) return std::make_unique<LateValues>(p);
+  if (p.v_tile->own_columns(p.wave_columns)) return std::make_unique<OwnValues>(p);
   return std::make_unique<Values>(p);
 }
 
-/// How tiles come to LDS: straight.
+/// How tiles come to LDS: straight, into two stages in turns.
 class Copies {
  public:
-  Copies(const DecodePlan& plan, const Values& values) : p_(plan), values_(values) {}
+  Copies(const Keys& keys, const Values& values) : keys_(keys), values_(values) {}
   virtual ~Copies() = default;
   Copies(const Copies&) = delete;
   Copies& operator=(const Copies&) = delete;
@@ -137,78 +169,98 @@ class Copies {
   }
   /// The next one, on its way while this one is multiplied.
   virtual void emit_next(Writer& w, int stage) const {
-    if (p_.k_stages > 1) emit_load_next(w, 1 - stage);
+    w.open("if (n + 1 < tile_end)");
+    keys_.emit_load(w, 1 - stage);
+    values_.emit_load(w, 1 - stage);
+    w.close();
   }
   /// The next one into the only stage.
-  virtual void emit_free(Writer& w) const {
-    if (p_.k_stages > 1) return;
-    w.open("if (n + 1 < tile_end)");
-    values_.emit_free(w);
-    emit_load_k(w, p_, 0);
-    values_.emit_load(w, 0);
-    w.close();
-  }
+  virtual void emit_free(Writer&) const {}
 
  protected:
-  void emit_load_next(Writer& w, int stage) const {
-    w.open("if (n + 1 < tile_end)");
-    emit_load_k(w, p_, stage);
-    values_.emit_load(w, stage);
-    w.close();
-  }
-
-  const DecodePlan& p_;
+  const Keys& keys_;
   const Values& values_;
 };
 
+/// Into the only stage, when the tile before is done.
+class OneStageCopies final : public Copies {
+ public:
+  using Copies::Copies;
+  void emit_next(Writer&, int) const override {}
+  void emit_free(Writer& w) const override {
+    w.open("if (n + 1 < tile_end)");
+    values_.emit_free(w);
+    keys_.emit_load(w, 0);
+    values_.emit_load(w, 0);
+    w.close();
+  }
+};
+
 /// By way of registers.
-class StagedCopies final : public Copies {
+class StagedCopies : public Copies {
  public:
   using Copies::Copies;
   void emit_landed(Writer& w, int stage) const override {
     w.comment("what was loaded goes where every wave has finished reading; K last, which is read first");
     values_.emit_store(w, stage);
-    emit_store_k(w, p_, stage);
+    keys_.emit_store(w, stage);
     w.line("SYNC();");
   }
-  void emit_next(Writer& w, int stage) const override { emit_load_next(w, 1 - stage); }
+};
+
+class OneStageStagedCopies final : public StagedCopies {
+ public:
+  using StagedCopies::StagedCopies;
   void emit_free(Writer& w) const override {
-    if (p_.k_stages > 1) return;
     w.open("if (n + 1 < tile_end)");
     values_.emit_free(w);
     w.close();
   }
 };
 
-std::unique_ptr<const Copies> copies_of(const DecodePlan& p, const Values& values) {
-  if (p.staged()) return std::make_unique<StagedCopies>(p, values);
-  return std::make_unique<Copies>(p, values);
+std::unique_ptr<const Copies> copies_of(const DecodePlan& p, const Keys& keys, const Values& values) {
+  const bool one = p.k_stages == 1;
+  if (p.staged() && one) return std::make_unique<OneStageStagedCopies>(keys, values);
+  if (p.staged()) return std::make_unique<StagedCopies>(keys, values);
+  if (one) return std::make_unique<OneStageCopies>(keys, values);
+  return std::make_unique<Copies>(keys, values);
 }
 
-void emit_tile(Writer& w, const DecodePlan& p, const Copies& copies, const Values& values, int stage) {
+/// What the loop over tiles is made of.
+struct TileParts {
+  explicit TileParts(const DecodePlan& p)
+      : plan(p), keys(keys_of(p)), values(values_of(p)), copies(copies_of(p, *keys, *values)) {}
+  const DecodePlan& plan;
+  std::unique_ptr<const Keys> keys;
+  std::unique_ptr<const Values> values;
+  std::unique_ptr<const Copies> copies;
+};
+
+void emit_tile(Writer& w, const TileParts& parts, int stage) {
+  const DecodePlan& p = parts.plan;
   w.banner("KV tile n in stage {}", stage);
-  copies.emit_landed(w, stage);
+  parts.copies->emit_landed(w, stage);
   emit_key_scales(w, p);
-  values.emit_load_late(w);
-  copies.emit_next(w, stage);
+  parts.values->emit_load_late(w);
+  parts.copies->emit_next(w, stage);
   w.open("");
-  emit_qk(w, p, stage);
+  parts.keys->emit_qk(w, stage);
   emit_decode_softmax(w, p);
-  values.emit_landed(w);
+  parts.values->emit_landed(w);
   emit_read_p(w, p);
-  emit_pv(w, p, values.offset(stage));
+  emit_pv(w, p, parts.values->offset(stage));
   w.close();
-  copies.emit_free(w);
+  parts.copies->emit_free(w);
   w.line("if (++n == tile_end) break;");
 }
 
 /// K and V in turn in one place. Copies of V start when every wave has read K.
-void emit_shared_tile(Writer& w, const DecodePlan& p) {
+void emit_shared_tile(Writer& w, const DecodePlan& p, const Keys& keys) {
   w.banner("KV tile n: K, then V in its place");
   w.line("WAIT_LOADS_AND_SYNC(0);  // K(n) has landed");
   emit_key_scales(w, p);
   w.open("");
-  emit_qk(w, p, 0);
+  keys.emit_qk(w, 0);
   w.line("SYNC();  // every wave has read K(n)");
   p.v_tile->emit_load_from_dram(w, 0);
   emit_decode_softmax(w, p);
@@ -218,26 +270,26 @@ void emit_shared_tile(Writer& w, const DecodePlan& p) {
   w.close();
   w.open("if (n + 1 < tile_end)");
   w.line("SYNC();  // every wave has finished V(n)");
-  emit_load_k(w, p, 0);
+  keys.emit_load(w, 0);
   w.close();
   w.line("if (++n == tile_end) break;");
 }
 
 /// The same by way of registers.
-void emit_shared_staged_tile(Writer& w, const DecodePlan& p) {
+void emit_shared_staged_tile(Writer& w, const DecodePlan& p, const Keys& keys) {
   w.banner("KV tile n: K, then V in its place");
-  emit_store_k(w, p, 0);
+  keys.emit_store(w, 0);
   w.line("SYNC();");
   emit_key_scales(w, p);
   p.v_tile->emit_load_from_dram(w, 0);
   w.open("");
-  emit_qk(w, p, 0);
+  keys.emit_qk(w, 0);
   emit_decode_softmax(w, p);
   w.comment("every wave had read K(n) before the maxima were exchanged");
   p.v_tile->emit_store(w, 0);
   w.line("SYNC();");
   w.open("if (n + 1 < tile_end)");
-  emit_load_k(w, p, 0);
+  keys.emit_load(w, 0);
   w.close();
   emit_read_p(w, p);
   emit_pv(w, p, 0);
@@ -269,23 +321,24 @@ void emit_tile_buffers(Writer& w, const DecodePlan& p, const std::string& rows) 
 }
 
 void emit_decode_tiles(Writer& w, const DecodePlan& p) {
-  const std::unique_ptr<const Values> values = values_of(p);
-  const std::unique_ptr<const Copies> copies = copies_of(p, *values);
+  const TileParts parts(p);
   w.banner("KV tiles: at least one");
-  emit_load_k(w, p, 0);
-  values->emit_load(w, 0);
+  parts.keys->emit_load(w, 0);
+  parts.values->emit_load(w, 0);
   w.line("#pragma unroll 1");
   w.open("for (int n = tile_begin;;)");
-  for (int stage = 0; stage < p.k_stages; ++stage) emit_tile(w, p, *copies, *values, stage);
+  for (int stage = 0; stage < p.k_stages; ++stage) emit_tile(w, parts, stage);
   w.close();
 }
 
 void emit_shared_tiles(Writer& w, const DecodePlan& p) {
+  const std::unique_ptr<const Keys> keys = keys_of(p);
+  const auto emit_tile_of = p.staged() ? emit_shared_staged_tile : emit_shared_tile;
   w.banner("KV tiles: at least one");
-  emit_load_k(w, p, 0);
+  keys->emit_load(w, 0);
   w.line("#pragma unroll 1");
   w.open("for (int n = tile_begin;;)");
-  p.staged() ? emit_shared_staged_tile(w, p) : emit_shared_tile(w, p);
+  emit_tile_of(w, p, *keys);
   w.close();
 }
 

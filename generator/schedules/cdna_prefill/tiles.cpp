@@ -33,7 +33,7 @@ void emit_softmax(Writer& w, const PrefillPlan& p) {
   p.softmax->emit_rescale(w);
   p.softmax->emit_exp(w);
   p.row_scales.emit_signs(w, p.scores());
-  if (p.row_scales.in_p()) p.row_scales.emit_apply(w, p.scores(), "P");
+  p.row_scales.emit_apply_to_p(w, p.scores());
   p.softmax->emit_pack(w);
 }
 

@@ -63,10 +63,18 @@ class RowScales {
   std::string factor(const ScoreLayout& layout, int i, int group) const;
   /// The factors of whole rows; of groups of columns emit_group_end has applied them.
   void emit_apply(Writer& w, const ScoreLayout& layout, const char* what = "scores") const;
+  /// The same of P, where V's scales are those of K's rows.
+  void emit_apply_to_p(Writer& w, const ScoreLayout& layout) const {
+    if (in_p()) emit_apply(w, layout, "P");
+  }
   /// FP8: scores of the factor `to_log2` become logits in log2 units of P times the scale of V.
   void emit_weigh(Writer& w, const ScoreLayout& layout, const std::string& to_log2) const;
   /// What takes the scale of V out of register `i` of P, for the row's sum.
   std::string unweighed(const ScoreLayout& layout, int i) const;
+  /// The same as what follows an operand, empty where P holds no scale.
+  std::string times_unweighed(const ScoreLayout& layout, int i) const {
+    return weighs() ? " * " + unweighed(layout, i) : "";
+  }
   /// FP8, once the sum has P: the signs of the scales.
   void emit_signs(Writer& w, const ScoreLayout& layout) const;
   /// Several scales for a row of K: `part`, which has the scores of one group's columns. `type`: of an element of
