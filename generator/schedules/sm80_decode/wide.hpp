@@ -33,6 +33,17 @@ struct WidePlan : DecodeBase {
   int stage_bytes() const { return tile.bytes() * (v_in_k ? 1 : 2); }
   /// From a stage's start to V.
   int v_offset() const { return v_in_k ? 0 : tile.bytes(); }
+  /// Emitted: that, as the first terms of a sum.
+  std::string to_v() const { return v_in_k ? "" : fmt::format("{} + ", v_offset()); }
+  /// What copies bring: K, and V where it is not part of K; and where to, emitted.
+  struct Tensor {
+    std::string name, slot;
+  };
+  std::vector<Tensor> tensors() const {
+    std::vector<Tensor> out{{"k", "slot"}};
+    if (!v_in_k) out.push_back({"v", fmt::format("slot + {}", v_offset())});
+    return out;
+  }
 };
 
 /// Fills defaults and checks; nullopt with violations when a rule is broken.

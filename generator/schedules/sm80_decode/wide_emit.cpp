@@ -31,48 +31,77 @@ void emit_setup(Writer& w, const WidePlan& p) {
     w.line("const float scale_log2 = {};  // of modified scores", p.modifier->scale_log2());
 }
 
-// The copies of a segment's tiles, from its first on.
-void emit_loader(Writer& w, const WidePlan& p) {
-  const int passes = p.copy->passes(), apart = p.copy->rows_per_pass();
-  const auto row = [&](int pass) {
-    return pass == 0 ? std::string("load_row") : fmt::format("load_row + {}", pass * apart);
-  };
-  w.comment("loads: tiles of this segment in order, {} ahead of the products", p.num_stages - 1);
-  const std::vector<std::string> tensors =
-      p.v_in_k ? std::vector<std::string>{"k"} : std::vector<std::string>{"k", "v"};
-  for (const std::string& name : tensors)
-    w.line("const u16* const {}_base = {};", name,
-           p.operand->base(name, "s.batch", "s.sequence.k_start", "s.kv_head",
-                           "8 * k_chunk" + first_column(p.config)));
-  w.line("int load_n = s.tile_begin, load_row = load_n * {} + k_row;", p.BN);
-  if (p.operand->table()) {
-    for (int pass = 0; pass < passes; ++pass) w.line("int load_page_{} = -1;", pass);
+/// How the rows of a copy are found: one behind the other.
+class CopiedRows {
+ public:
+  explicit CopiedRows(const WidePlan& plan) : p_(plan) {}
+  virtual ~CopiedRows() = default;
+  CopiedRows(const CopiedRows&) = delete;
+  CopiedRows& operator=(const CopiedRows&) = delete;
+
+  /// Declarations, and what follows the step to the next tile.
+  virtual void emit_names(Writer&) const {}
+  virtual void emit_next(Writer&) const {}
+  /// A condition of a row of pass `pass`.
+  virtual std::string exists(int pass) const { return fmt::format("{} < s.sequence.seqlen_k", row(pass)); }
+  std::string row(int pass) const {
+    return pass == 0 ? std::string("load_row")
+                     : fmt::format("load_row + {}", pass * p_.copy->rows_per_pass());
+  }
+
+ protected:
+  const WidePlan& p_;
+};
+
+/// By a table, which is asked a tile early.
+class TableRows final : public CopiedRows {
+ public:
+  using CopiedRows::CopiedRows;
+  void emit_names(Writer& w) const override {
+    for (int pass = 0; pass < p_.copy->passes(); ++pass) w.line("int load_page_{} = -1;", pass);
     w.comment("pages of this thread's rows: asked for a tile early");
     w.open("const auto populate = [&]");
-    for (int pass = 0; pass < passes; ++pass) {
+    for (int pass = 0; pass < p_.copy->passes(); ++pass) {
       w.line("load_page_{} = {};", pass,
-             p.operand->populate("s.batch", row(pass), "0", "s.sequence.seqlen_k"));
+             p_.operand->populate("s.batch", row(pass), "0", "s.sequence.seqlen_k"));
     }
     w.close(";");
     w.line("populate();");
   }
+  void emit_next(Writer& w) const override { w.line("populate();"); }
+  std::string exists(int pass) const override { return fmt::format("load_page_{} >= 0", pass); }
+};
+
+std::unique_ptr<const CopiedRows> rows_of(const WidePlan& p) {
+  if (p.operand->table()) return std::make_unique<TableRows>(p);
+  return std::make_unique<CopiedRows>(p);
+}
+
+// The copies of a segment's tiles, from its first on.
+void emit_loader(Writer& w, const WidePlan& p) {
+  const std::unique_ptr<const CopiedRows> rows = rows_of(p);
+  w.comment("loads: tiles of this segment in order, {} ahead of the products", p.num_stages - 1);
+  for (const WidePlan::Tensor& of : p.tensors())
+    w.line("const u16* const {}_base = {};", of.name,
+           p.operand->base(of.name, "s.batch", "s.sequence.k_start", "s.kv_head",
+                           "8 * k_chunk" + first_column(p.config)));
+  w.line("int load_n = s.tile_begin, load_row = load_n * {} + k_row;", p.BN);
+  rows->emit_names(w);
   w.open("const auto load_tile = [&](int stage)");
   w.open("if (load_n < s.tile_end)");
   w.line("const u32 slot = stage * {};", p.stage_bytes());
-  for (const std::string& name : tensors) {
+  for (const WidePlan::Tensor& of : p.tensors()) {
     p.copy->emit_from(
-        w, name == "k" ? "slot" : fmt::format("slot + {}", p.v_offset()),
+        w, of.slot,
         [&](int pass) {
-          return fmt::format("{}_base + {}", name,
-                             p.operand->row_offset(name, fmt::format("load_page_{}", pass), row(pass)));
+          return fmt::format(
+              "{}_base + {}", of.name,
+              p.operand->row_offset(of.name, fmt::format("load_page_{}", pass), rows->row(pass)));
         },
-        [&](int pass) {
-          return p.operand->table() ? fmt::format("load_page_{} >= 0", pass)
-                                    : fmt::format("{} < s.sequence.seqlen_k", row(pass));
-        });
+        [&](int pass) { return rows->exists(pass); });
   }
   w.line("++load_n, load_row += {};", p.BN);
-  if (p.operand->table()) w.line("populate();");
+  rows->emit_next(w);
   w.close();
   w.line("cp_async_commit();");
   w.close(";");
@@ -112,7 +141,7 @@ void emit_products(Writer& w, const WidePlan& p) {
   for (int i = 0; i < p.BN / 4; ++i) w.line("p[{}] = {}(s_acc[{}], s_acc[{}]);", i, pack, 2 * i, 2 * i + 1);
 
   w.comment("O += P V(n), this warp's half of the columns");
-  w.line("const u32 v_stage = k_stage + {}half * {};", p.v_in_k ? "" : fmt::format("{} + ", p.v_offset()),
+  w.line("const u32 v_stage = k_stage + {}half * {};", p.to_v(),
          p.half() / p.kBlockColumns * p.tile.block_bytes());
   p.v->emit_construct(w, "v_stage");
   p.v->emit_registers(w);
