@@ -1,4 +1,6 @@
-// The kernel of generator/schedules/sm100_decode: functions of a tile, the body by roles, the end of an item.
+// The kernel of generator/schedules/sm100_decode: functions of a tile, then the body: set-up, a section for each role of
+// its warps, the end; and the end of an item. Holes of a role are what its objects emit (rings.hpp, parts.hpp); the
+// sections behind them are texts of one object.
 
 //@ section functions
 // S' = K Q': ${BN} keys x ${BM} packed rows, both K-major. O' += V' P': ${MV} columns of V x ${BM} packed rows; V' is
@@ -8,12 +10,8 @@ constexpr u32 kScoresKind = ${scores_kind}, kOutputKind = ${output_kind};
 constexpr u32 kKHigh = ${k_high}, kQHigh = ${q_high}, kVHigh = ${v_high}, kPHigh = ${p_high};
 
 ${issue_scores}
-//@ if v_in_k
-// Chunks of the slot come free with the last block that reads them, at barriers from `empty` on; P's with the last of all.
-__device__ __forceinline__ void issue_output(u32 o, u32 v, u32 p, bool add, u32 empty) {
-//@ else
-__device__ __forceinline__ void issue_output(u32 o, u32 v, u32 p, bool add) {
-//@ end
+${output_note}
+__device__ __forceinline__ void issue_output(u32 o, u32 v, u32 p, bool add${output_more}) {
   ${issue_output}
 }
 
@@ -23,11 +21,7 @@ struct Largest {
 struct Sum {
   __device__ __forceinline__ float operator()(float a, float b) const { return a + b; }
 };
-//@ if halves
-// Of values of ${fold} packed rows in every lane, those of a row over the lanes of its half of the warp.
-//@ else
-// Of values of ${fold} packed rows in every lane, those of a row over the lanes of the warp: of row ${own_row} in each lane.
-//@ end
+// Of values of ${fold} packed rows in every lane, those of a row over the lanes of ${lanes_of_row}
 template <class Op>
 __device__ __forceinline__ float over_lanes(const float* of_rows, int lane, Op op) {
   float x[${fold}];
@@ -59,17 +53,11 @@ __device__ __forceinline__ void convert_tile(u32 to, u32 from, int rows, int thr
   }
 }
 
-//@ section body
+//@ section setup
 extern __shared__ __align__(1024) unsigned char smem_bytes[];
 const u32 smem = smem_address(smem_bytes);
 const u32 smem_k = ${smem_k}, smem_v = ${smem_v}, smem_q = ${smem_q}, smem_p = ${smem_p};
-//@ if narrow
-const u32 smem_raw_k = smem + ${smem_raw_k}, smem_raw_v = smem + ${smem_raw_v};  // as they come, rows of bytes
-//@ end
-//@ if token_scale
-const u32 smem_key_scales = smem + ${smem_key_scales};    // of the keys of four tiles in turns
-const u32 smem_value_scales = smem_key_scales + 4 * 512;  // of the tile whose V is converted
-//@ end
+${places}
 // Q is there; S' of every second tile is there (two); P is there, S' was read and O' rescaled; every V' P' has ended.
 const u32 mbar_q_full = smem + ${mbar}, mbar_s_full = mbar_q_full + 8, mbar_p_full = mbar_q_full + 24, mbar_o_full = mbar_q_full + 32;
 ${ring_addresses}
@@ -79,9 +67,7 @@ const Problem problem = {${members}};
 if (warp == 4) tmem_alloc(smem + ${smem_tmem}, ${tmem_columns});
 if (threadIdx.x == 0) {
   prefetch_tensor_map(&k_map);
-//@ if !v_in_k
-  prefetch_tensor_map(&v_map);
-//@ end
+  ${prefetch_v}
   mbarrier_init(mbar_q_full, 4);
   mbarrier_init(mbar_s_full, 1);
   mbarrier_init(mbar_s_full + 8, 1);
@@ -89,9 +75,7 @@ if (threadIdx.x == 0) {
   mbarrier_init(mbar_o_full, 1);
   ${ring_init}
   fence_mbarrier_init();
-//@ if hidden
-  *(int*)(smem_bytes + ${smem_odd}) = 0;
-//@ end
+  ${odd_flag}
 }
 ${range}
 tcgen05_fence_before();
@@ -99,12 +83,9 @@ __syncthreads();
 tcgen05_fence_after();
 const u32 tmem = *(volatile u32*)(smem_bytes + ${smem_tmem});  // columns: S' of even tiles 0, of odd ones ${BM}, O' ${o}
 
+//@ section softmax
 if (warp < 4) {
-//@ if halves
-  // ---- softmax: a key of the tile in two lanes, with its scores of half of the packed rows each
-//@ else
-  // ---- softmax: a key of the tile a thread, with its scores of all packed rows
-//@ end
+  // ---- softmax: a key of the tile ${lanes_of_key}
   if (launch_before != 2) wait_for_launch_before();
   const int group = heads_q / heads_kv;  // query heads of a KV head
   const float factor = ${factor};  // from scores to log2 units
@@ -118,24 +99,11 @@ if (warp < 4) {
   float* const row_alpha = row_base_of + ${BM};
   float* const row_steep = row_alpha + ${BM};
   const int first_own = ${own_row};  // this lane keeps the maxima of packed rows from here on, ${fold} apart, the same in every warp
-//@ if halves
-  const int score_row = lane / 16 * ${score_rows};  // the first packed row of this lane's scores
-//@ end
+  ${score_row}
   // P: row of 64 keys, 128 bytes, swizzled; 16-byte chunk c of row r is at chunk c ^ (r % 8)
-//@ if halves
-  const u32 p_at = smem_p + score_row * 128 + (lane % 8) * 2, p_chunk = (warp * 2 + lane % 16 / 8) << 4;
-//@ else
-  const u32 p_at = smem_p + (warp / 2) * ${p_panel} + (lane % 8) * 2, p_chunk = ((warp % 2) * 4 + lane / 8) << 4;
-//@ end
-//@ if splits
-  int* const arrivals_before = (int*)(smem_bytes + ${smem_flag});
-//@ end
-//@ if softmax_v
+  const u32 p_at = smem_p + ${p_at}, p_chunk = (${p_chunk}) << 4;
+  ${arrivals}
   ${v_state}
-//@ end
-//@ if token_scale
-  u32 turn = 0;
-//@ end
   u32 s_buffer = 0, s_phase = 0, o_phase = 0;
   Segment s;
 #pragma unroll 1
@@ -153,27 +121,14 @@ if (warp < 4) {
     for (int round = 0; round < ${q_rounds}; ++round) {
       const int i = 128 * round + threadIdx.x, r = i / ${q_chunks}, c = i % ${q_chunks};
       const u32 at = smem_q + (c / 8) * ${q_panel} + r * 128 + (((c % 8) ^ (r % 8)) << 4);
-//@ if narrow
-      uint4 x = make_uint4(0, 0, 0, 0);
-      if (r < rows${q_real}) x = *(const uint4*)(${q_at});
-      store_shared_16(at, ${q_value});
+      ${copy_q}
     }
-//@ else
-      if (r < rows${q_real}) {
-        copy_async_16(at, ${q_at});
-      } else {
-        zero_16_bytes(at);
-      }
-    }
-    copy_async_wait();
-//@ end
+    ${q_copied}
     fence_proxy_async();
     __syncwarp();
     if (lane == 0) mbarrier_arrive(mbar_q_full);
     ${limits}
-//@ if head_scale
-    const float key_scale = k_scale[${scale_at}], value_scale = v_scale[${scale_at}];
-//@ end
+    ${head_scale}
     float row_max[${own}], row_sum[${score_rows}];  // of the lane's own rows over all keys; of all rows over this thread's keys
 #pragma unroll
     for (int i = 0; i < ${own}; ++i) row_max[i] = -kInfinity;
@@ -186,14 +141,7 @@ if (warp < 4) {
       tcgen05_fence_after();
       float s_acc[${score_rows}];
       ${load_scores}(s_acc, tmem_lanes + s_buffer * ${BM});
-//@ if token_scale
-      const float key_scale = load_shared_float(smem_key_scales + turn * 512 + 4 * threadIdx.x);
-      turn = (turn + 1) % 4;
-//@ end
-//@ if scaled
-#pragma unroll
-      for (int r = 0; r < ${score_rows}; ++r) s_acc[r] *= key_scale;
-//@ end
+${tile_scale}
       ${scores}
       // the maximum of each row: over the warp, then over the four warps
       float* const exchange = row_exchange + s_buffer * ${exchange_floats};
@@ -237,43 +185,20 @@ if (warp < 4) {
         row_sum[r] += s_acc[r];
       }
       if (n > s.tile_begin) {
-//@ if !v_in_k
-        // V' P' of the tile before has ended: P's place is free, and O' follows the maxima
-        mbarrier_wait(mbar_o_full, o_phase);
-        o_phase ^= 1;
-        tcgen05_fence_after();
-//@ end
+        ${await_output}
         if (grew) {
           ${rescale}
           tmem_wait_store();
         }
       }
-//@ if token_scale
-      ${wait_v}
-      const float value_scale = load_shared_float(smem_value_scales + 4 * threadIdx.x);
-#pragma unroll
-      for (int r = 0; r < ${score_rows}; ++r) s_acc[r] *= value_scale;
-//@ end
-//@ if v_in_k
-      const u32 p_of_tile = p_at + v_stage * ${k_slot};  // over columns of K that S' was the last to read
-//@ end
+${weigh}
+      ${p_place}
 #pragma unroll
       for (int r = 0; r < ${score_rows}; r += 2)
         store_two_rows(${p_of_tile} + r * 128 + (p_chunk ^ (r % 8 << 4)), ${p_of_tile} + (r + 1) * 128 + (p_chunk ^ ((r + 1) % 8 << 4)),
                        ${pack}(s_acc[r], s_acc[r + 1]));
-//@ if !narrow
-      // rows of V past this sequence belong to others: zero them, since 0 * NaN is NaN
-      const int v_rows = max(s.sequence.seqlen_k - n * ${BN}, 0);
-      if (v_rows < ${BN}) {
-        ${wait_v}
-        for (int i = v_rows * 8 + threadIdx.x; i < ${BN} * 8; i += 128) {
-          ${zero_v}
-        }
-      }
-//@ end
-//@ if softmax_v
-      ${step_v}
-//@ end
+      ${zero_tail}
+      ${softmax_step}
       fence_proxy_async();
       tcgen05_fence_before();
       __syncwarp();
@@ -281,11 +206,10 @@ if (warp < 4) {
     }
     ${epilogue}
   }
+//@ section products
 } else if (warp == 4) {
   // ---- products: the warp waits, an elected lane issues
-//@ if late_lengths
-  if (launch_before != 2) wait_for_launch_before();  // it reads lengths, which the range did not need
-//@ end
+  ${wait_for_lengths_of_products}
   const u32 q_desc = (smem_q >> 4) | ${q_low}, p_desc = (smem_p >> 4) | ${p_low};
   const u32 k_desc = (smem_k >> 4) | ${k_low}, v_desc = (smem_v >> 4) | ${v_low};
   ${consumer_states}
@@ -297,68 +221,17 @@ if (warp < 4) {
     q_phase ^= 1;
 #pragma unroll 1
     for (int n = s.tile_begin; n <= s.tile_end; ++n) {
-//@ if v_in_k
-      if (n > s.tile_begin) {
-        // O' += V(n - 1)' P(n - 1)', before S'(n): what it frees is on its way to hold K(n + 1) while softmax has S'(n)
-        mbarrier_wait(mbar_p_full, p_phase);
-        p_phase ^= 1;
-        tcgen05_fence_after();
-        if (elect_one()) {
-          issue_output(tmem + ${o}, ${v_get}, ${p_get}, n - 1 > s.tile_begin, ${v_empty});
-          if (n == s.tile_end) tcgen05_commit(mbar_o_full);
-        }
-        ${step_v}
-      }
-      if (n < s.tile_end) {
-        // S'(n) = K(n) Q', chunk by chunk as K comes. Its commit tells of O', too.
-        ${scores_by_chunk}
-        s_buffer ^= 1;
-        ${step_k}
-      }
-//@ else
-      if (n < s.tile_end) {
-        // S'(n) = K(n) Q', while softmax has the tile before. Its place was read before P(n - 2) was there.
-        ${wait_k}
-        if (elect_one()) {
-          issue_scores(tmem + s_buffer * ${BM}, ${k_get}, q_desc);
-          tcgen05_commit(mbar_s_full + 8 * s_buffer);
-          tcgen05_commit(${k_empty});
-        }
-        s_buffer ^= 1;
-        ${step_k}
-      }
-      if (n > s.tile_begin) {
-        // O' += V(n - 1)' P(n - 1)'
-        ${wait_v}
-        mbarrier_wait(mbar_p_full, p_phase);
-        p_phase ^= 1;
-        tcgen05_fence_after();
-        if (elect_one()) {
-          issue_output(tmem + ${o}, ${v_get}, ${p_get}, n - 1 > s.tile_begin);
-          tcgen05_commit(mbar_o_full);
-          tcgen05_commit(${v_empty});
-        }
-        ${step_v}
-      }
-//@ end
+      ${tile_products}
     }
   }
-//@ if narrow
+//@ section converters
 } else if (warp >= 6) {
   // ---- bytes to FP16: K and V of a tile, each into one place that the products free
-//@ if late_lengths
-  if (launch_before != 2) wait_for_launch_before();
-//@ end
+  ${wait_for_lengths}
   const int thread = threadIdx.x - 192;
   ${converter_states}
-//@ if token_scale
-  u32 turn = 0;
-//@ end
-//@ if zero_columns
-  // columns past V's last
-  for (int i = thread; i < ${v_words}; i += 128) zero_16_bytes(smem_v + 16 * i);
-  named_barrier_sync(2, 128);
-//@ end
+  ${turn}
+  ${zero_columns}
   Segment s;
 #pragma unroll 1
   while (next_segment(problem, range, s)) {
@@ -367,12 +240,10 @@ if (warp < 4) {
       ${convert_k}
       // rows of V past this sequence belong to others: zeros, since 0 * NaN is NaN
       ${convert_v}
-//@ if token_scale
-      turn = (turn + 1) % 4;
-//@ end
+      ${next_turn}
     }
   }
-//@ end
+//@ section copies
 } else {
   // ---- copies of K and V: tiles are read once, so first out of L2
   if (launch_before != 2) wait_for_launch_before();
@@ -393,6 +264,7 @@ if (warp < 4) {
   // who waits for this launch has waited for the one before it, too
   wait_for_launch_before();
 }
+//@ section end
 // Nobody reads tensor memory any more. (Neither warp nor address is kept in a register until here.)
 tcgen05_fence_before();
 __syncthreads();
@@ -506,3 +378,97 @@ else {
 }
 //@ end
 ${repair}
+
+//@ section widened_q
+uint4 x = make_uint4(0, 0, 0, 0);
+if (r < rows${q_real}) x = *(const uint4*)(${q_at});
+store_shared_16(at, ${q_value});
+
+//@ section copied_q
+if (r < rows${q_real}) {
+  copy_async_16(at, ${q_at});
+} else {
+  zero_16_bytes(at);
+}
+
+//@ section await_output
+// V' P' of the tile before has ended: P's place is free, and O' follows the maxima
+mbarrier_wait(mbar_o_full, o_phase);
+o_phase ^= 1;
+tcgen05_fence_after();
+
+//@ section zero_tail
+// rows of V past this sequence belong to others: zero them, since 0 * NaN is NaN
+const int v_rows = max(s.sequence.seqlen_k - n * ${BN}, 0);
+if (v_rows < ${BN}) {
+  ${wait_v}
+  for (int i = v_rows * 8 + threadIdx.x; i < ${BN} * 8; i += 128) {
+    ${zero_v}
+  }
+}
+
+//@ section latent_products
+if (n > s.tile_begin) {
+  // O' += V(n - 1)' P(n - 1)', before S'(n): what it frees is on its way to hold K(n + 1) while softmax has S'(n)
+  mbarrier_wait(mbar_p_full, p_phase);
+  p_phase ^= 1;
+  tcgen05_fence_after();
+  if (elect_one()) {
+    issue_output(tmem + ${o}, ${v_get}, ${p_get}, n - 1 > s.tile_begin, ${v_empty});
+    if (n == s.tile_end) tcgen05_commit(mbar_o_full);
+  }
+  ${step_v}
+}
+if (n < s.tile_end) {
+  // S'(n) = K(n) Q', chunk by chunk as K comes. Its commit tells of O', too.
+  ${scores_by_chunk}
+  s_buffer ^= 1;
+  ${step_k}
+}
+
+//@ section tile_products
+if (n < s.tile_end) {
+  // S'(n) = K(n) Q', while softmax has the tile before. Its place was read before P(n - 2) was there.
+  ${wait_k}
+  if (elect_one()) {
+    issue_scores(tmem + s_buffer * ${BM}, ${k_get}, q_desc);
+    tcgen05_commit(mbar_s_full + 8 * s_buffer);
+    tcgen05_commit(${k_empty});
+  }
+  s_buffer ^= 1;
+  ${step_k}
+}
+if (n > s.tile_begin) {
+  // O' += V(n - 1)' P(n - 1)'
+  ${wait_v}
+  mbarrier_wait(mbar_p_full, p_phase);
+  p_phase ^= 1;
+  tcgen05_fence_after();
+  if (elect_one()) {
+    issue_output(tmem + ${o}, ${v_get}, ${p_get}, n - 1 > s.tile_begin);
+    tcgen05_commit(mbar_o_full);
+    tcgen05_commit(${v_empty});
+  }
+  ${step_v}
+}
+
+//@ section zero_columns
+// columns past V's last
+for (int i = thread; i < ${v_words}; i += 128) zero_16_bytes(smem_v + 16 * i);
+named_barrier_sync(2, 128);
+
+//@ section head_scores
+#pragma unroll
+      for (int r = 0; r < ${score_rows}; ++r) s_acc[r] *= key_scale;
+
+//@ section token_scores
+      const float key_scale = load_shared_float(smem_key_scales + turn * 512 + 4 * threadIdx.x);
+      turn = (turn + 1) % 4;
+#pragma unroll
+      for (int r = 0; r < ${score_rows}; ++r) s_acc[r] *= key_scale;
+
+//@ section token_values
+      ${wait_v}
+      const float value_scale = load_shared_float(smem_value_scales + 4 * threadIdx.x);
+#pragma unroll
+      for (int r = 0; r < ${score_rows}; ++r) s_acc[r] *= value_scale;

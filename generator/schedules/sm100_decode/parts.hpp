@@ -1,4 +1,4 @@
-// Parts of the text of an sm100_decode kernel: O on its way out.
+// Parts of the text of an sm100_decode kernel: functions of a tile, O on its way out.
 #pragma once
 
 #include "generator/emit/writer.hpp"
@@ -6,6 +6,10 @@
 
 namespace kiln::sm100 {
 
+/// A function for each chunk of K.
+void emit_issue_scores(Writer& w, const DecodePlan& p);
+/// Half of the rows goes to the lanes beyond in exchange for half of theirs, until one is left.
+void emit_over_lanes(Writer& w, const DecodePlan& p);
 /// O' times what follows the rows' maxima.
 void emit_rescale(Writer& w, const DecodePlan& p);
 /// A whole item, divided by the rows' sums, to O. `odd` becomes true where a column of this lane is not finite.

@@ -1,7 +1,5 @@
 #include "generator/schedules/sm100_decode/rings.hpp"
 
-#include "generator/config/quantization.hpp"
-
 namespace kiln::sm100 {
 namespace {
 
@@ -17,6 +15,10 @@ class ByteRings final : public Rings {
     prelude.use(*p_.config.kv_dtype == DType::int8 ? "int8_to_fp16" : "e4m3_to_fp16");
     if (p_.config.dtype == DType::bf16) prelude.use("bf16_to_fp16");
   }
+  void emit_places(Writer& w) const override {
+    w.line("const u32 smem_raw_k = smem + {}, smem_raw_v = smem + {};  // as they come, rows of bytes",
+           p_.smem_raw_k, p_.smem_raw_v);
+  }
   void emit_addresses(Writer& w) const override {
     Rings::emit_addresses(w);
     const int raw = first_barrier() + p_.k->ring().barrier_bytes() + p_.v->ring().barrier_bytes();
@@ -26,8 +28,7 @@ class ByteRings final : public Rings {
   void emit_init(Writer& w) const override {
     p_.k->ring().emit_init(w, kConverters, 1);
     p_.v->ring().emit_init(w, kConverters, 1);
-    // One lane's bytes, and the lanes' own copies of scales.
-    const int arrivals = p_.token_scale ? 33 : 1;
+    const int arrivals = scales_.full_arrivals();
     p_.raw_k->emit_init(w, arrivals, kConverters), p_.raw_v->emit_init(w, arrivals, kConverters);
   }
   void emit_producer_states(Writer& w) const override {
@@ -37,60 +38,74 @@ class ByteRings final : public Rings {
     p_.raw_k->emit_state(w, false), p_.raw_v->emit_state(w, false);
     p_.k->ring().emit_state(w, true), p_.v->ring().emit_state(w, true);
   }
-  void emit_convert(Writer& w, bool k) const override;
-  void emit_load_k(Writer& w) const override { emit_load_bytes(w, true); }
-  void emit_load_v(Writer& w) const override { emit_load_bytes(w, false); }
+  void emit_convert_k(Writer& w) const override { emit_convert(w, k()); }
+  void emit_convert_v(Writer& w) const override { emit_convert(w, v()); }
+  void emit_load_k(Writer& w) const override { emit_load_bytes(w, k()); }
+  void emit_load_v(Writer& w) const override { emit_load_bytes(w, v()); }
+  const char* query() const override { return "widened_q"; }
+  const char* query_copied() const override { return ""; }
+  const char* zero_tail() const override { return ""; }  // where it is converted
+  const char* converters() const override { return "converters"; }
+  void emit_softmax_state(Writer&) const override {}
+  void emit_softmax_step(Writer&) const override {}
   std::string k_get() const override { return "k_desc"; }
   std::string v_get() const override { return "v_desc"; }
   int launch_waits() const override { return p_.stream->range_reads_lengths() ? 4 : 5; }
 
  private:
   static constexpr int kConverters = 4;  ///< warps
-  void emit_load_bytes(Writer& w, bool k) const;
+  RawTensor k() const {
+    return {"k",
+            *p_.raw_k,
+            p_.k->ring(),
+            p_.depth,
+            p_.raw_bytes(true),
+            p_.raw_scales_at(true),
+            "128",
+            "smem_key_scales + turn * 512"};
+  }
+  RawTensor v() const {
+    return {"v",
+            *p_.raw_v,
+            p_.v->ring(),
+            p_.ov_depth,
+            p_.raw_bytes(false),
+            p_.raw_scales_at(false),
+            fmt::format("s.sequence.seqlen_k - n * {}", p_.BN),
+            "smem_value_scales"};
+  }
+  void emit_convert(Writer& w, const RawTensor& of) const;
+  void emit_load_bytes(Writer& w, const RawTensor& of) const;
 };
 
 /// The tile that has come to FP16.
-void ByteRings::emit_convert(Writer& w, bool k) const {
-  const StagedPipeline& from = k ? *p_.raw_k : *p_.raw_v;
-  const StagedPipeline& to = k ? p_.k->ring() : p_.v->ring();
-  const char* const name = k ? "k" : "v";
-  from.emit_wait_full(w, 0);
-  to.emit_wait_empty(w, 0);
-  w.line("convert_tile<{}>(smem_{}, smem_raw_{} + {} * {}, {}, thread);", (k ? p_.depth : p_.ov_depth) / 16,
-         name, name, from.stage(), p_.raw_bytes(k),
-         k ? "128" : fmt::format("s.sequence.seqlen_k - n * {}", p_.BN));
-  if (p_.token_scale)
-    w.line("store_shared_float({} + 4 * thread, load_shared_float(smem + {} + {} * {} + 4 * thread));",
-           k ? "smem_key_scales + turn * 512" : "smem_value_scales", p_.raw_scales_at(k), from.stage(),
-           4 * p_.BN);
+void ByteRings::emit_convert(Writer& w, const RawTensor& of) const {
+  of.from.emit_wait_full(w, 0);
+  of.to.emit_wait_empty(w, 0);
+  w.line("convert_tile<{}>(smem_{}, smem_raw_{} + {} * {}, {}, thread);", of.columns / 16, of.name, of.name,
+         of.from.stage(), of.bytes, of.rows);
+  scales_.emit_convert(w, of);
   w.line("fence_proxy_async();");
   w.line("__syncwarp();");
-  w.line("if (lane == 0) mbarrier_arrive({}), mbarrier_arrive({});", from.empty(0), to.full(0));
-  from.emit_step(w);
-  to.emit_step(w);
+  w.line("if (lane == 0) mbarrier_arrive({}), mbarrier_arrive({});", of.from.empty(0), of.to.full(0));
+  of.from.emit_step(w);
+  of.to.emit_step(w);
 }
 
 /// K or V of tile n as bytes into the next slot, with the scales of its keys.
-void ByteRings::emit_load_bytes(Writer& w, bool k) const {
-  const StagedPipeline& ring = k ? *p_.raw_k : *p_.raw_v;
+void ByteRings::emit_load_bytes(Writer& w, const RawTensor& of) const {
+  const StagedPipeline& ring = of.from;
   const auto& operand = *p_.operand;
-  const char* const name = k ? "k" : "v";
   ring.emit_wait_empty_by_warp(w, 0);
-  w.line("if (lane == 0) mbarrier_arrive_expect_tx({}, {});", ring.full(0), p_.raw_bytes(k));
-  if (p_.token_scale) {
-    operand.emit_load_scales(
-        w, "n",
-        {name, 1, p_.raw_scales_at(k), ring.stage(), scales_by_head(p_.config.operand->quantization)});
-    w.line("copy_async_arrive({});", ring.full(0));
-  }
-  const int piece = operand.eff_page() * (k ? p_.depth : p_.ov_depth);
+  w.line("if (lane == 0) mbarrier_arrive_expect_tx({}, {});", ring.full(0), of.bytes);
+  scales_.emit_load(w, of);
+  const int piece = operand.eff_page() * of.columns;
   for (int round = 0; round < operand.rounds(); ++round) {
     const std::string condition = operand.issues(round);
     if (!condition.empty()) w.open("if ({})", condition);
-    w.line("tma_load(smem_raw_{0} + {1} * {2} + {3}{4}, &{0}_map, {5}, 0, {6}, {7});", name, ring.stage(),
-           p_.raw_bytes(k), round * 32 * piece,
-           operand.num_pages() > 1 ? fmt::format(" + lane * {}", piece) : "", ring.full(0),
-           operand.coordinates("n", round), kEvictFirst);
+    w.line("tma_load(smem_raw_{0} + {1} * {2} + {3}{4}, &{0}_map, {5}, 0, {6}, {7});", of.name, ring.stage(),
+           of.bytes, round * 32 * piece, operand.num_pages() > 1 ? fmt::format(" + lane * {}", piece) : "",
+           ring.full(0), operand.coordinates("n", round), kEvictFirst);
     if (!condition.empty()) w.close();
   }
   ring.emit_step(w);
@@ -119,6 +134,17 @@ class LatentRings final : public Rings {
     for (int chunk = 0; chunk < p_.k->num_qk_stages_effective(); ++chunk)
       if (p_.last_reader(chunk) == j) w.line("tcgen05_commit(empty + {});", 8 * chunk);
   }
+  const char* prefetch_v() const override { return ""; }
+  const char* await_output() const override { return ""; }
+  const char* products() const override { return "latent_products"; }
+  void emit_p_place(Writer& w) const override {
+    w.line("const u32 p_of_tile = p_at + v_stage * {};  // over columns of K that S' was the last to read",
+           p_.k->slot_bytes());
+  }
+  const char* output_note() const override {
+    return "// Chunks of the slot come free with the last block that reads them, at barriers from `empty` on; P's with the last of all.";
+  }
+  const char* output_more() const override { return ", u32 empty"; }
   std::string p_get() const override { return fmt::format("p_desc + v_stage * {}", p_.k->slot_bytes() >> 4); }
   const char* p_address() const override { return "p_of_tile"; }
 };
@@ -180,10 +206,10 @@ void Rings::emit_load(Writer& w, const TMAConsumerPipeline& pipeline, const char
   ring.emit_step(w);
 }
 
-std::unique_ptr<const Rings> rings_of(const DecodePlan& p) {
-  if (p.narrow) return std::make_unique<ByteRings>(p);
-  if (p.v_in_k) return std::make_unique<LatentRings>(p);
-  return std::make_unique<Rings>(p);
+std::unique_ptr<const Rings> rings_of(const DecodePlan& p, const KeyScales& scales) {
+  if (p.narrow) return std::make_unique<ByteRings>(p, scales);
+  if (p.v_in_k) return std::make_unique<LatentRings>(p, scales);
+  return std::make_unique<Rings>(p, scales);
 }
 
 }  // namespace kiln::sm100

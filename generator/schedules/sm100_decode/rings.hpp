@@ -6,6 +6,8 @@
 #include <string>
 
 #include "generator/emit/prelude.hpp"
+#include "generator/emit/text_template.hpp"
+#include "generator/schedules/sm100_decode/key_scales.hpp"
 #include "generator/schedules/sm100_decode/parts.hpp"
 
 namespace kiln::sm100 {
@@ -13,18 +15,22 @@ namespace kiln::sm100 {
 /// Tiles, a ring for K and one for V.
 class Rings {
  public:
-  explicit Rings(const DecodePlan& plan) : p_(plan) {}
+  Rings(const DecodePlan& plan, const KeyScales& scales) : p_(plan), scales_(scales) {}
   virtual ~Rings() = default;
   Rings(const Rings&) = delete;
   Rings& operator=(const Rings&) = delete;
 
   virtual void use(Prelude& prelude) const { prelude.use("copy_async_16"); }
+  /// Addresses of tiles beside those of all kernels.
+  virtual void emit_places(Writer&) const {}
+  virtual const char* prefetch_v() const { return "prefetch_tensor_map(&v_map);"; }
   virtual void emit_addresses(Writer& w) const;
   virtual void emit_init(Writer& w) const;
   virtual void emit_producer_states(Writer& w) const;
   // Of the warps that convert.
   virtual void emit_converter_states(Writer&) const {}
-  virtual void emit_convert(Writer&, bool) const {}
+  virtual void emit_convert_k(Writer&) const {}
+  virtual void emit_convert_v(Writer&) const {}
   /// K of tile n, or V, into the next slot.
   virtual void emit_load_k(Writer& w) const { emit_load(w, *p_.k, "k"); }
   virtual void emit_load_v(Writer& w) const { emit_load(w, *p_.v, "v"); }
@@ -35,6 +41,21 @@ class Rings {
   virtual void emit_step_v(Writer& w) const { p_.v->ring().emit_step(w); }
   /// Behind the products of block `j` of O: chunks that nobody reads any more.
   virtual void emit_release_chunks(Writer&, int) const {}
+  /// Sections of the template: of Q's copies, the wait for O before P, rows of V past a sequence, products, and the
+  /// warps that convert; empty where there is none.
+  virtual const char* query() const { return "copied_q"; }
+  virtual const char* query_copied() const { return "copy_async_wait();"; }
+  virtual const char* await_output() const { return "await_output"; }
+  virtual const char* zero_tail() const { return "zero_tail"; }
+  virtual const char* products() const { return "tile_products"; }
+  virtual const char* converters() const { return ""; }
+  // Softmax's side of V's ring, and where it puts P.
+  virtual void emit_softmax_state(Writer& w) const { emit_v_state(w); }
+  virtual void emit_softmax_step(Writer& w) const { emit_step_v(w); }
+  virtual void emit_p_place(Writer&) const {}
+  // The function that issues the products with V: what it also does, and a parameter for that.
+  virtual const char* output_note() const { return ""; }
+  virtual const char* output_more() const { return ""; }
   /// Low descriptor words of K's and V's slots in use, and of P.
   virtual std::string k_get() const { return p_.k->get(); }
   virtual std::string v_get() const { return p_.v->get(); }
@@ -48,8 +69,14 @@ class Rings {
   void emit_load(Writer& w, const TMAConsumerPipeline& pipeline, const char* name) const;
 
   const DecodePlan& p_;
+  const KeyScales& scales_;
 };
 
-std::unique_ptr<const Rings> rings_of(const DecodePlan& plan);
+std::unique_ptr<const Rings> rings_of(const DecodePlan& plan, const KeyScales& scales);
+
+/// O' (+)= V' P', a block of columns of V after the other.
+void emit_issue_output(Writer& w, const DecodePlan& p, const Rings& rings);
+/// Every hole of the kernel's text.
+Holes holes_of(const DecodePlan& p, const Rings& rings, const KeyScales& scales);
 
 }  // namespace kiln::sm100

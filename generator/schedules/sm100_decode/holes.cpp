@@ -1,0 +1,270 @@
+// What templates/sm100_decode.cuh leaves open: numbers, names, and what the objects of the plan emit.
+#include <fmt/ranges.h>
+
+#include "generator/emit/output_elements.hpp"
+#include "generator/emit/terms.hpp"
+#include "generator/layout/tcgen05.hpp"
+#include "generator/schedules/common/decode_text.hpp"
+#include "generator/schedules/sm100_decode/rings.hpp"
+
+namespace kiln::sm100 {
+namespace {
+
+using Emit = void (*)(Writer&, const DecodePlan&);
+
+std::string text_of(const DecodePlan& p, Emit emit) {
+  Writer w;
+  emit(w, p);
+  return w.text();
+}
+
+/// Keys that no row of the tile has hidden, and what masks and modifiers ask of the rows.
+void emit_limits(Writer& w, const DecodePlan& p) {
+  const ScoreContext context = p.score_context();
+  const std::string first = fmt::format("(s.sequence.seqlen_k - {} + ", p.stream->aligned_rows());
+  emit_clean_range(w, *p.mask, context, first + "row_query[0])", first + "row_query[max(rows, 1) - 1])");
+  p.modifier->emit_rows(w, context);
+  p.mask->emit_rows(w, context);
+}
+
+void emit_scores(Writer& w, const DecodePlan& p) {
+  const ScoreContext context = p.score_context();
+  const std::string first_key = fmt::format("n * {}", p.BN);
+  p.modifier->emit_apply(w, context, first_key);
+  emit_mask_outside(w, *p.mask, context, first_key, fmt::format("(n + 1) * {}", p.BN));
+}
+
+/// The holes that are several lines.
+constexpr std::pair<const char*, Emit> kBlocks[] = {
+    {"issue_scores", emit_issue_scores},
+    {"over_lanes", emit_over_lanes},
+    {"range", [](Writer& w, const DecodePlan& p) { p.stream->emit_range(w); }},
+    {"limits", emit_limits},
+    {"mask_load",
+     [](Writer& w, const DecodePlan& p) {
+       p.mask->emit_load(w, p.score_context(), fmt::format("n * {}", p.BN), true);
+     }},
+    {"scores", emit_scores},
+    {"rescale", emit_rescale},
+    {"wait_k", [](Writer& w, const DecodePlan& p) { p.k->emit_wait(w, 0); }},
+    {"step_k", [](Writer& w, const DecodePlan& p) { p.k->ring().emit_step(w); }},
+    {"zero_v", [](Writer& w, const DecodePlan& p) { p.v->emit_zero(w); }},
+    {"lookup", [](Writer& w, const DecodePlan& p) { p.operand->emit_lookup(w, "s.tile_begin"); }},
+    {"populate",
+     [](Writer& w, const DecodePlan& p) { p.operand->emit_populate_ahead(w, "n", "s.tile_begin"); }},
+    {"whole", emit_whole},
+    {"store_part", emit_store_part},
+    {"look_at_sum", [](Writer& w, const DecodePlan& p) { p.hidden.emit_look_at(w, "out"); }},
+    {"repair", emit_repair},
+    {"parts", [](Writer& w, const DecodePlan& p) { p.stream->emit_parts(w, p.partial_floats()); }},
+};
+
+using RingEmit = void (*)(Writer&, const Rings&);
+constexpr std::pair<const char*, RingEmit> kRingBlocks[] = {
+    {"scores_by_chunk", [](Writer& w, const Rings& r) { r.emit_scores_by_chunk(w); }},
+    {"ring_addresses", [](Writer& w, const Rings& r) { r.emit_addresses(w); }},
+    {"ring_init", [](Writer& w, const Rings& r) { r.emit_init(w); }},
+    {"v_state", [](Writer& w, const Rings& r) { r.emit_v_state(w); }},
+    {"producer_states", [](Writer& w, const Rings& r) { r.emit_producer_states(w); }},
+    {"converter_states", [](Writer& w, const Rings& r) { r.emit_converter_states(w); }},
+    {"convert_k", [](Writer& w, const Rings& r) { r.emit_convert_k(w); }},
+    {"convert_v", [](Writer& w, const Rings& r) { r.emit_convert_v(w); }},
+    {"p_place", [](Writer& w, const Rings& r) { r.emit_p_place(w); }},
+    {"wait_v", [](Writer& w, const Rings& r) { r.emit_wait_v(w); }},
+    {"step_v", [](Writer& w, const Rings& r) { r.emit_step_v(w); }},
+    {"load_k", [](Writer& w, const Rings& r) { r.emit_load_k(w); }},
+    {"load_v", [](Writer& w, const Rings& r) { r.emit_load_v(w); }},
+};
+
+void add_ring_blocks(Holes& holes, const DecodePlan& p, const Rings& rings) {
+  for (const auto& [name, emit] : kRingBlocks) {
+    Writer w;
+    emit(w, rings);
+    holes.text(name, w.text());
+  }
+  Writer output, states;
+  emit_issue_output(output, p, rings);
+  holes.text("issue_output", output.text());
+  p.k->ring().emit_state(states, false);
+  rings.emit_v_state(states);
+  holes.text("consumer_states", states.text());
+}
+
+void add_numbers(Holes& holes, const DecodePlan& p) {
+  const std::pair<const char*, int> numbers[] = {{"BM", p.BM},
+                                                 {"BN", p.BN},
+                                                 {"k_slot", p.k->slot_bytes()},
+                                                 {"score_rows", p.score_rows()},
+                                                 {"MV", p.MV()},
+                                                 {"own", p.own_rows()},
+                                                 {"fold", p.fold_rows()},
+                                                 {"ov_depth", p.ov_depth},
+                                                 {"quads", p.ov_depth / 4},
+                                                 {"part_rows", p.BM * p.ov_depth},
+                                                 {"smem_rows", p.smem_rows},
+                                                 {"rows_floats", 3 * p.BM},
+                                                 {"smem_exchange", p.smem_exchange},
+                                                 {"exchange_floats", 4 * p.BM},
+                                                 {"smem_table", p.smem_table},
+                                                 {"mbar", p.smem_barriers},
+                                                 {"smem_flag", p.smem_flag},
+                                                 {"smem_tmem", p.smem_tmem},
+                                                 {"tmem_columns", p.tmem().columns()},
+                                                 {"o", p.tmem_o()},
+                                                 {"p_panel", p.p_tile().panel_bytes()},
+                                                 {"q_panel", p.q_tile().panel_bytes()},
+                                                 {"q_chunks", p.padded_depth() / 8},
+                                                 {"q_rounds", p.BM * p.padded_depth() / 8 / 128},
+                                                 {"q_ahead", 4},
+                                                 {"v_words", p.v->ring_bytes() / 16}};
+  for (const auto& [name, value] : numbers) holes.number(name, value);
+  const std::pair<const char*, int> addresses[] = {
+      {"smem_k", p.smem_k}, {"smem_v", p.smem_v}, {"smem_q", p.smem_q}, {"smem_p", p.smem_p}};
+  for (const auto& [name, offset] : addresses) holes.text(name, plus("smem", offset));
+}
+
+void add_texts(Holes& holes, const DecodePlan& p, const Rings& rings, const KeyScales& scales) {
+  const auto word = [](unsigned x) { return fmt::format("{:#x}u", x); };
+  const DType type = p.math;
+  const bool ragged = p.stream->ragged_q();
+  std::vector<std::string> members;
+  for (const auto& m : p.stream->members()) members.emplace_back(m.role);
+  const std::pair<const char*, std::string> texts[] = {
+      {"scores_kind", word(layout::tcgen05_instruction(type, p.BN, p.BM, false))},
+      {"output_kind", word(layout::tcgen05_instruction(type, p.MV(), p.BM, false, true))},
+      {"k_high", word(p.k->descriptor().high())},
+      {"q_high", word(p.q_descriptor().high())},
+      {"v_high", word(p.v->descriptor().high())},
+      {"p_high", word(p.p_descriptor().high())},
+      {"k_low", word(p.k->descriptor().low())},
+      {"q_low", word(p.q_descriptor().low())},
+      {"v_low", word(p.v->descriptor().low())},
+      {"p_low", word(p.p_descriptor().low())},
+      {"k_get", rings.k_get()},
+      {"v_get", rings.v_get()},
+      {"k_empty", p.k->ring().empty(0)},
+      {"v_empty", p.v->ring().empty(0)},
+      {"members", fmt::format("{}", fmt::join(members, ", "))},
+      {"factor", p.modifier->scale_log2()},
+      {"own_row", p.own_row()},
+      {"row", p.score_row("r")},
+      {"p_of_tile", rings.p_address()},
+      {"p_get", rings.p_get()},
+      {"one_copy", p.one_copy()},
+      {"load_scores", p.scores_access().load()},
+      {"pack", pack_name(type)},
+      {"q_real", p.padded_depth() == p.depth ? "" : fmt::format(" && c < {}", p.depth / 8)},
+      {"q_at",
+       fmt::format(
+           "q + {}(s.sequence.q_start + row_query[r]) * q_stride_seq + row_head[r] * q_stride_head + 8 * c",
+           ragged ? "" : "s.batch * q_stride_batch + ")},
+      {"q_value", p.config.dtype == p.math ? "x" : "bf16_to_fp16(x)"},
+      {"value_factor", scales.value_factor()},
+      {"value_scale", scales.value_scale()},
+      {"prefetch_v", rings.prefetch_v()},
+      {"q_copied", rings.query_copied()},
+      {"output_note", rings.output_note()},
+      {"output_more", rings.output_more()},
+      {"o_batch", ragged ? "" : "s.batch * o_stride_batch + "},
+      {"lse_row",
+       ragged ? "(long long)row_head[row] * total_q + s.sequence.q_start + row_query[row]"
+              : "((long long)s.batch * heads_q + row_head[row]) * s.sequence.seqlen_q + row_query[row]"},
+      {"part", p.stream->part(p.partial_floats())},
+      {"store_four", store_four(*p.config.out_dtype, "output_row(row) + 4 * c", "out.x * inverse",
+                                "out.y * inverse", "out.z * inverse", "out.w * inverse")}};
+  for (const auto& [name, text] : texts) holes.text(name, text);
+}
+
+/// How the lanes of a warp share the keys and packed rows of a tile, in words and in addresses of P.
+struct LaneTexts {
+  std::string of_row, of_key, score_row, p_at, p_chunk;
+};
+LaneTexts lane_texts(const DecodePlan& p) {
+  if (p.halves())
+    return {
+        "its half of the warp.", "in two lanes, with its scores of half of the packed rows each",
+        fmt::format("const int score_row = lane / 16 * {};  // the first packed row of this lane's scores\n",
+                    p.score_rows()),
+        "score_row * 128 + (lane % 8) * 2", "warp * 2 + lane % 16 / 8"};
+  return {fmt::format("the warp: of row {} in each lane.", p.own_row()),
+          "a thread, with its scores of all packed rows", "",
+          fmt::format("(warp / 2) * {} + (lane % 8) * 2", p.p_tile().panel_bytes()),
+          "(warp % 2) * 4 + lane / 8"};
+}
+
+void add_lanes(Holes& holes, const DecodePlan& p) {
+  const LaneTexts texts = lane_texts(p);
+  holes.text("lanes_of_row", texts.of_row)
+      .text("lanes_of_key", texts.of_key)
+      .text("score_row", texts.score_row);
+  holes.text("p_at", texts.p_at).text("p_chunk", texts.p_chunk);
+}
+
+template <class Emit>
+std::string text_by(const Emit& emit) {
+  Writer w;
+  emit(w);
+  return w.text();
+}
+
+/// A section of the template without the blank lines at its end; none without a name.
+std::string section(std::string_view name, const Holes& holes) {
+  if (name.empty()) return "";
+  Lines lines = fill_template("sm100_decode.cuh", name, holes);
+  lines.drop_blank_end();
+  return lines.text();
+}
+
+/// Of set-up: what stands there or does not.
+void add_conditional_lines(Holes& holes, const DecodePlan& p) {
+  holes.text("arrivals",
+             p.stream->splits()
+                 ? fmt::format("int* const arrivals_before = (int*)(smem_bytes + {});\n", p.smem_flag)
+                 : "");
+  holes.text("odd_flag", p.hidden.on() ? fmt::format("*(int*)(smem_bytes + {}) = 0;\n", p.smem_odd) : "");
+  const bool late = !p.stream->range_reads_lengths();
+  holes.text("zero_columns", p.ov_depth != p.padded_ov() ? section("zero_columns", holes) : "");
+  // The role reads lengths, which the range did not need.
+  holes.text("wait_for_lengths", late ? "if (launch_before != 2) wait_for_launch_before();\n" : "");
+  holes.text(
+      "wait_for_lengths_of_products",
+      late
+          ? "if (launch_before != 2) wait_for_launch_before();  // it reads lengths, which the range did not "
+            "need\n"
+          : "");
+}
+
+/// What scales do in each role, beside what the rings do there.
+void add_scale_blocks(Holes& holes, const Rings& rings, const KeyScales& scales) {
+  holes.text("places", text_by([&](Writer& w) { rings.emit_places(w), scales.emit_places(w); }));
+  holes.text("v_state", text_by([&](Writer& w) { rings.emit_softmax_state(w), scales.emit_state(w); }));
+  holes.text("head_scale", text_by([&](Writer& w) { scales.emit_item(w); }));
+  holes.text("softmax_step", text_by([&](Writer& w) { rings.emit_softmax_step(w), scales.emit_step(w); }));
+  holes.text("turn", text_by([&](Writer& w) { scales.emit_turn(w); }));
+  holes.text("next_turn", text_by([&](Writer& w) { scales.emit_next_turn(w); }));
+}
+
+}  // namespace
+
+Holes holes_of(const DecodePlan& p, const Rings& rings, const KeyScales& scales) {
+  Holes holes;
+  add_numbers(holes, p);
+  add_texts(holes, p, rings, scales);
+  add_lanes(holes, p);
+  add_ring_blocks(holes, p, rings);
+  add_scale_blocks(holes, rings, scales);
+  for (const auto& [name, emit] : kBlocks) holes.text(name, text_of(p, emit));
+  add_conditional_lines(holes, p);
+  holes.when("splits", p.stream->splits()).when("sink", p.results.sink()).when("lse", p.results.lse());
+  holes.when("hidden", p.hidden.on());
+  holes.text("copy_q", section(rings.query(), holes))
+      .text("await_output", section(rings.await_output(), holes));
+  holes.text("zero_tail", section(rings.zero_tail(), holes));
+  holes.text("tile_scale", section(scales.scores(), holes)).text("weigh", section(scales.values(), holes));
+  holes.text("tile_products", section(rings.products(), holes));
+  holes.text("converters", section(rings.converters(), holes));
+  holes.text("epilogue", section("epilogue", holes));
+  return holes;
+}
+
+}  // namespace kiln::sm100

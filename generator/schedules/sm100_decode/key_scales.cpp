@@ -1,0 +1,70 @@
+#include "generator/schedules/sm100_decode/key_scales.hpp"
+
+#include "generator/config/quantization.hpp"
+#include "generator/systems/scale_strides.hpp"
+
+namespace kiln::sm100 {
+namespace {
+
+void add_pointers(std::vector<KernelParam>& params) {
+  for (const char* role : {"k_scale", "v_scale"}) params.push_back({KernelParam::Kind::pointer, role, {}});
+}
+
+class HeadScales final : public KeyScales {
+ public:
+  using KeyScales::KeyScales;
+  void add_params(std::vector<KernelParam>& params) const override { add_pointers(params); }
+  void emit_item(Writer& w) const override {
+    w.line("const float key_scale = k_scale[{0}], value_scale = v_scale[{0}];",
+           scale_of_head(*p_.config.operand->quantization, "s.batch", "s.kv_head"));
+  }
+  const char* scores() const override { return "head_scores"; }
+  const char* value_factor() const override { return "value_scale * "; }
+  const char* value_scale() const override { return "value_scale"; }
+};
+
+class TokenScales final : public KeyScales {
+ public:
+  using KeyScales::KeyScales;
+  void add_params(std::vector<KernelParam>& params) const override {
+    add_pointers(params);
+    add_scale_strides(params, *p_.config.operand, true);
+  }
+  void use(Prelude& prelude) const override {
+    prelude.use("copy_async_4"), prelude.use("store_shared_float");
+  }
+  void emit_places(Writer& w) const override {
+    w.line("const u32 smem_key_scales = smem + {};    // of the keys of four tiles in turns",
+           p_.smem_key_scales);
+    w.line("const u32 smem_value_scales = smem_key_scales + 4 * 512;  // of the tile whose V is converted");
+  }
+  int full_arrivals() const override { return 33; }
+  void emit_load(Writer& w, const RawTensor& of) const override {
+    p_.operand->emit_load_scales(
+        w, "n", {of.name, 1, of.scales_at, of.from.stage(), scales_by_head(p_.config.operand->quantization)});
+    w.line("copy_async_arrive({});", of.from.full(0));
+  }
+  void emit_turn(Writer& w) const override { w.line("u32 turn = 0;"); }
+  void emit_convert(Writer& w, const RawTensor& of) const override {
+    w.line("store_shared_float({} + 4 * thread, load_shared_float(smem + {} + {} * {} + 4 * thread));",
+           of.converted_scales, of.scales_at, of.from.stage(), 4 * p_.BN);
+  }
+  void emit_next_turn(Writer& w) const override { w.line("turn = (turn + 1) % 4;"); }
+  void emit_state(Writer& w) const override {
+    p_.v->ring().emit_state(w, false);
+    emit_turn(w);
+  }
+  const char* scores() const override { return "token_scores"; }
+  const char* values() const override { return "token_values"; }
+  void emit_step(Writer& w) const override { p_.v->ring().emit_step(w); }
+};
+
+}  // namespace
+
+std::unique_ptr<const KeyScales> scales_of(const DecodePlan& p) {
+  if (p.token_scale) return std::make_unique<TokenScales>(p);
+  if (p.head_scale) return std::make_unique<HeadScales>(p);
+  return std::make_unique<KeyScales>(p);
+}
+
+}  // namespace kiln::sm100

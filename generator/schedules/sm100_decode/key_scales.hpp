@@ -1,0 +1,58 @@
+// The scales of 8-bit keys and values in sm100_decode, one class for each kind; the plan chooses one (scales_of): none, one
+// of a head, or one of each key, which come beside the bytes and go on with what they become.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "generator/emit/prelude.hpp"
+#include "generator/schedules/sm100_decode/plan.hpp"
+
+namespace kiln::sm100 {
+
+/// K or V as it comes in bytes.
+struct RawTensor {
+  const char* name;
+  const StagedPipeline& from;     ///< of bytes
+  const StagedPipeline& to;       ///< of FP16
+  int columns, bytes, scales_at;  ///< of a row; of a tile; scales of slot 0
+  std::string rows;               ///< emitted: those that become FP16, the others zeros
+  const char* converted_scales;   ///< emitted: where the scales of what is FP16 go
+};
+
+class KeyScales {
+ public:
+  explicit KeyScales(const DecodePlan& plan) : p_(plan) {}
+  virtual ~KeyScales() = default;
+  KeyScales(const KeyScales&) = delete;
+  KeyScales& operator=(const KeyScales&) = delete;
+
+  virtual void add_params(std::vector<KernelParam>&) const {}
+  virtual void use(Prelude&) const {}
+  virtual void emit_places(Writer&) const {}
+  /// Arrivals that fill a slot: one lane's bytes, and the lanes' own copies of scales.
+  virtual int full_arrivals() const { return 1; }
+  // Copies: those of a tile's keys. Conversion: state, those of a tile on their way, the next tile.
+  virtual void emit_load(Writer&, const RawTensor&) const {}
+  virtual void emit_turn(Writer&) const {}
+  virtual void emit_convert(Writer&, const RawTensor&) const {}
+  virtual void emit_next_turn(Writer&) const {}
+  // Softmax: state, scales of a head; sections of the template for scores times K's and P times V's, empty where there
+  // is none; the next tile.
+  virtual void emit_state(Writer&) const {}
+  virtual void emit_item(Writer&) const {}
+  virtual const char* scores() const { return ""; }
+  virtual const char* values() const { return ""; }
+  virtual void emit_step(Writer&) const {}
+  /// What O is multiplied by: before another factor, and alone.
+  virtual const char* value_factor() const { return ""; }
+  virtual const char* value_scale() const { return "1.0f"; }
+
+ protected:
+  const DecodePlan& p_;
+};
+
+std::unique_ptr<const KeyScales> scales_of(const DecodePlan& plan);
+
+}  // namespace kiln::sm100
