@@ -11,6 +11,21 @@
 namespace kiln {
 namespace {
 
+/// Tiles of AMD kernels. No such GPU measured them: they follow from LDS, registers and the cycle model (bench/NOTES.md
+/// 171).
+struct AmdTiles {
+  static constexpr int kDeepestOf32 =
+      256;  ///< columns of O and Q that 32x32 instructions leave registers beside
+  static constexpr int kMostWaves = 8,
+                       kFewWaves = 4;  ///< of prefill; few where O takes half of the registers:
+  static constexpr int kWideRows = 128, kWideStaged = 64;  ///< rows longer than that, and by way of registers
+  static constexpr int kKeys = 64, kKeysOfWideRows = 32;   ///< of a prefill tile of 16 bits
+  static constexpr int kKeysOfBytes = 128;                 ///< under instructions of 128 elements
+  static constexpr int kDecodeKeys = 128, kFewDecodeKeys = 64, kLeastDecodeKeys = 32;
+  static constexpr int kDeepestOf64Keys = 224;  ///< of 16-bit decode in 64 KiB of LDS
+  static constexpr int kSharedStages = 256;     ///< depth past which K and V of decode take turns in a stage
+};
+
 template <class T, class U>
 void fill(std::optional<T>& key, U value) {
   if (!key) key = T(value);
@@ -45,7 +60,8 @@ bool packs_32_rows(const Config& c) {
 /// Matrix instruction of the reference kernels: large tiles for prefill, small ones for
 /// decode of few rows and where the output would not fit the registers.
 std::array<int, 3> amd_shape(const Config& c) {
-  const bool prefill = c.operation == Operation::prefill && c.depth <= 256 && *c.ov_depth <= 256;
+  const bool prefill = c.operation == Operation::prefill && c.depth <= AmdTiles::kDeepestOf32 &&
+                       *c.ov_depth <= AmdTiles::kDeepestOf32;
   const bool rows = packs_32_rows(c), wide = prefill || rows;
   const bool fp8 = is_fp8(c.dtype);
   if (c.target != Target::gfx950) {
@@ -109,12 +125,13 @@ void fill_amd_prefill_tiles(Config& c) {
   fill(c.WM, (*c.mma_shape)[0]);
   // Two waves a SIMD hide each other's softmax where O leaves them half the registers.
   const int along_keys = c.BN && c.WN && *c.WN > 0 ? std::max(1, *c.BN / *c.WN) : 1;
-  const int waves = c.num_threads ? *c.num_threads / 64
-                    : c.target == Target::gfx90a || columns > 128 || (staged && columns > 64) ? 4
-                                                                                              : 8;
+  const bool few = c.target == Target::gfx90a || columns > AmdTiles::kWideRows ||
+                   (staged && columns > AmdTiles::kWideStaged);
+  const int waves = c.num_threads ? *c.num_threads / 64 : few ? AmdTiles::kFewWaves : AmdTiles::kMostWaves;
   fill(c.BM, std::max(1, waves / along_keys) * *c.WM);
-  const int fitting = columns > 128 && *c.full_kv ? 32 : 64;
-  fill(c.BN, fp8_wide_k(c) ? 128 : std::max(c.WN.value_or(0), is_fp8(c.dtype) ? 64 : fitting));
+  const bool wide = columns > AmdTiles::kWideRows && *c.full_kv && !is_fp8(c.dtype);
+  const int fitting = wide ? AmdTiles::kKeysOfWideRows : AmdTiles::kKeys;
+  fill(c.BN, fp8_wide_k(c) ? AmdTiles::kKeysOfBytes : std::max(c.WN.value_or(0), fitting));
   fill(c.WN, *c.BN);
 }
 
@@ -122,10 +139,15 @@ void fill_amd_prefill_tiles(Config& c) {
 int amd_decode_keys(const Config& c) {
   const bool alias = *c.v_from_k, wide = widest(c) > 256, bytes = is_fp8(c.dtype);
   // Whole tiles of K and V side by side: streaming takes 512 columns, other wide rows do not stream.
-  if (wide && !alias && *c.full_kv && !bytes && (c.depth != 512 || *c.ov_depth != 512)) return 32;
-  if (c.target != Target::gfx950) return c.depth > 224 && !bytes ? 32 : 64;
+  if (wide && !alias && *c.full_kv && !bytes && (c.depth != 512 || *c.ov_depth != 512))
+    return AmdTiles::kLeastDecodeKeys;
+  if (c.target != Target::gfx950) {
+    const bool deep = c.depth > AmdTiles::kDeepestOf64Keys && !bytes;
+    return deep ? AmdTiles::kLeastDecodeKeys : AmdTiles::kFewDecodeKeys;
+  }
   const bool streams = widest(c) <= 128 || std::has_single_bit(static_cast<unsigned>(widest(c)));
-  return alias || (*c.dma == "reg_staged" && !streams && !bytes) ? 64 : 128;
+  const bool few = alias || (*c.dma == "reg_staged" && !streams && !bytes);
+  return few ? AmdTiles::kFewDecodeKeys : AmdTiles::kDecodeKeys;
 }
 
 void fill_amd_decode_tiles(Config& c) {
@@ -153,7 +175,7 @@ void fill_amd_buffering(Config& c) {
   const bool of_both = alias || (prefill && !tight);
   fill(c.double_buffer, two && of_both && !c.double_buffer_k_only.value_or(false));
   fill(c.double_buffer_k_only, two && !of_both && !*c.double_buffer);
-  fill(c.shared_kv, alias || blocks || (!prefill && c.depth > 256));
+  fill(c.shared_kv, alias || blocks || (!prefill && c.depth > AmdTiles::kSharedStages));
 }
 
 /// Stages of LDS, and registers for the fragments of a few strips of K at a time.

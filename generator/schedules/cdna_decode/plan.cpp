@@ -8,6 +8,7 @@
 #include "generator/config/defaults.hpp"
 #include "generator/config/unsupported.hpp"
 #include "generator/operands/operand_form.hpp"
+#include "generator/schedules/cdna_decode/limits.hpp"
 #include "generator/schedules/common/cdna_pages.hpp"
 #include "generator/schedules/common/meaning.hpp"
 #include "generator/systems/cdna/score_dialect.hpp"
@@ -131,7 +132,7 @@ void place_in_lds(DecodePlan& p, int k_bytes, int v_bytes) {
   p.smem_flag = p.smem_exchange + 4 * std::max(2, p.warps_n()) * p.BM;
   p.smem_bytes = p.smem_flag + 16;
   // As many blocks as the LDS holds, at most two waves a SIMD's worth of registers each; wide rows take more.
-  const int most = p.depth > 256 ? 1 : 2;
+  const int most = p.depth > kDeepestOfTwo ? 1 : 2;
   p.share_compute_unit(std::clamp(target.smem_bytes / std::max(1, p.smem_bytes), 1, most));
 }
 
@@ -254,10 +255,9 @@ int registers_of_32(const DecodePlan& p) {
 
 /// 32 rows take twice the registers of 16: two blocks share a compute unit where those of both fit.
 bool settle_registers_of_32(DecodePlan& p, const Refusals& refuse) {
-  constexpr int kLoop = 112;  // addresses and the softmax
-  constexpr int kSpare = 32;  // what custom masks and ragged rows were seen to take besides
+  constexpr int kLoop = LoopRegisters::kOf32;
   const int wanted = registers_of_32(p) + kLoop;
-  if (wanted + kSpare > p.max_registers) p.share_compute_unit(1);
+  if (wanted + LoopRegisters::kSpareOf32 > p.max_registers) p.share_compute_unit(1);
   if (wanted <= p.max_registers) return true;
   refuse(
       "V32", {"/WN", "/BN", "/BM", "/depth"},
@@ -267,11 +267,11 @@ bool settle_registers_of_32(DecodePlan& p, const Refusals& refuse) {
   return false;
 }
 
-/// Keys of a wave past 256 come by way of many registers beside their scores and fragments, each with addresses
-/// of its own where rows are looked up. Others were not seen to spill.
+/// Keys of a wave past kLongKeys come by way of many registers beside their scores and fragments, each with addresses
+/// of its own where rows are looked up.
 bool check_registers(const DecodePlan& p, const Refusals& refuse) {
-  if (p.WN <= 256 || !p.k->staged()) return true;
-  constexpr int kLoop = 120;  // addresses, V's fragments and the softmax
+  if (p.WN <= kLongKeys || !p.k->staged()) return true;
+  constexpr int kLoop = LoopRegisters::kLongWave;
   const int places = std::has_single_bit(static_cast<unsigned>(p.WN)) ? 0 : p.score_tiles();  // of P in LDS
   const int lasting = 4 * p.q->num_vectors() +
                       (p.output_tiles() + p.score_tiles() * p.row_scales.score_arrays()) * p.mfma.accum() +

@@ -8,6 +8,7 @@
 #include "generator/config/rope.hpp"
 #include "generator/config/unsupported.hpp"
 #include "generator/operands/operand_form.hpp"
+#include "generator/schedules/cdna_decode/limits.hpp"
 #include "generator/schedules/cdna_decode/plan.hpp"
 #include "generator/schedules/common/cdna_pages.hpp"
 #include "generator/schedules/common/meaning.hpp"
@@ -234,24 +235,18 @@ int lasting_registers(const DecodePlan& p) {
          (p.k_rope ? p.k_rope->staging_registers() : 0);
 }
 
-/// Registers of a lane beside those that live through the loop, as compiled kernels show (clang 22): fragments of one
-/// step, addresses, the softmax. They want 90 to 110 and spill nothing with the least; of a ring up to the most.
-constexpr int kLeastLoopRegisters = 80, kMostLoopRegisters = 112;
-constexpr int kFragmentLoopRegisters = 72;  ///< beside the fragments of whole rows of K
-constexpr int kFewRegisters = 128;  ///< of more than twelve waves: unequal copies of theirs take nearly all
-
 /// What the loop takes at least: fragments of one step, or where the compiler asks for all of a row at once, all.
 int least_loop_registers(const DecodePlan& p) {
   const KVMmaOp& op = p.k_op();
   const int row = op.steps() * op.registers_per_step() * p.k_tile->num_k_tiles();
   const bool few = p.max_registers <= kFewRegisters;
-  if (few && !std::has_single_bit(static_cast<unsigned>(p.num_warps))) return kMostLoopRegisters + 4;
-  return few ? kLeastLoopRegisters : std::max(kLeastLoopRegisters, row + kFragmentLoopRegisters);
+  if (few && !std::has_single_bit(static_cast<unsigned>(p.num_warps))) return LoopRegisters::kUneven;
+  return few ? LoopRegisters::kLeast : std::max(LoopRegisters::kLeast, row + LoopRegisters::kBesideFragments);
 }
 
 /// Two blocks a compute unit where registers hold them, as LDS does.
 void settle_residency(DecodePlan& p) {
-  const int loop = p.blocks ? kMostLoopRegisters : least_loop_registers(p);
+  const int loop = p.blocks ? LoopRegisters::kMost : least_loop_registers(p);
   if (lasting_registers(p) + loop > p.max_registers) p.share_compute_unit(1);
 }
 

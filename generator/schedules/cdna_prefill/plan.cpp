@@ -20,6 +20,25 @@
 namespace kiln::cdna {
 namespace {
 
+/// What leaves the lanes of a block their registers, as compiled kernels show (clang 22; bench/NOTES.md by number).
+struct RegisterLimits {
+  static constexpr int kLoop = 64;  ///< of the loop, beside what lasts (171)
+  /// Columns of O under 32 x 32 instructions, past which compilers spill hundreds of registers; without a mask that ends
+  /// rows early they keep a second copy (171).
+  static constexpr int kWideColumns = 384, kWideColumnsTwice = 256;
+  /// Offsets of the copies of a tile, each in a register if the compiler may keep it: more are computed anew. Fewer
+  /// where waves copy unequal parts, fewest in two waves a SIMD (166).
+  static constexpr int kOffsets = 64, kOffsetsUnequal = 48, kOffsetsOfTwo = 15;
+  /// Past this depth two waves a SIMD leave too few registers, and scratch memory is used in the loop. At some depths it
+  /// is not (171).
+  static constexpr int kDeepest = 256, kWaves = 4;
+  // Compilers were seen to keep below five sixths of the registers, or to spill; of few registers a sixteenth of O's copy
+  // is saved (171).
+  static constexpr int kFew = 256;
+  static constexpr int usable(int registers) { return registers * 5 / 6; }
+  static constexpr int with_copy(int registers) { return registers * 17 / 16; }
+};
+
 /// The conflict-free swizzle of K: rows of 64 and 128 bytes, by the phases of each LDS.
 XorSwizzle default_swizzle_k(const Config& c) {
   return c.target == Target::gfx950 && (*c.mma_shape)[0] == 32 ? XorSwizzle{3, 0, 4, false}
@@ -172,11 +191,6 @@ void set_scores(PrefillPlan& p, const Config& c) {
   p.hidden = HiddenValues::of(c, QTile::pack_of(*c.out_dtype), score_dialect());
 }
 
-constexpr int kLoopRegisters = 64;  ///< of the loop, beside what lasts
-/// Columns of O under 32 x 32 instructions, past which compilers spill hundreds of registers; without a mask that ends
-/// rows early they keep a second copy.
-constexpr int kWideTileColumns = 384, kWideTileColumnsTwice = 256;
-
 /// Whether LDS holds the tiles, and registers O.
 bool check_memory(const PrefillPlan& p, const Config& user, const Config& c, Violations& out) {
   const TargetInfo& target = target_info(c.target);
@@ -187,7 +201,8 @@ bool check_memory(const PrefillPlan& p, const Config& user, const Config& c, Vio
                "", out);
     return false;
   }
-  const int widest = p.mask->bounded_above() ? kWideTileColumns : kWideTileColumnsTwice;
+  const int widest =
+      p.mask->bounded_above() ? RegisterLimits::kWideColumns : RegisterLimits::kWideColumnsTwice;
   if (p.mfma.shape.m != 32 || p.ov_columns <= widest) return true;
   break_rule(user, "V32", {"/mma_shape"},
              fmt::format("32x32 instructions keep up to {} columns of O in registers without a spill, not {}",
@@ -258,10 +273,11 @@ bool check_ring(const PrefillPlan& p, const Config& user, const Config& c, Viola
   return false;
 }
 
-/// Offsets of the copies of a tile, each in a register if the compiler may keep it. Found by compiling (clang 22): up to 64
-/// have room, fewer where waves copy unequal parts, in two waves a SIMD up to 15.
+/// More offsets of copies than have room in registers.
 bool wants_fresh_offsets(const PrefillPlan& p, const KVBuffer& k) {
-  const int room = p.num_warps > 4 ? 15 : p.num_warps < 4 || p.mfma.shape.m == 32 ? 48 : 64;
+  const int room = p.num_warps > 4                           ? RegisterLimits::kOffsetsOfTwo
+                   : p.num_warps < 4 || p.mfma.shape.m == 32 ? RegisterLimits::kOffsetsUnequal
+                                                             : RegisterLimits::kOffsets;
   return !p.staged && k.copies() * k.blocks() > room;
 }
 
@@ -368,20 +384,18 @@ int lasting_registers(const PrefillPlan& p) {
 /// That, and the least around it: fragments of one step, addresses, the softmax.
 bool check_loop_registers(const PrefillPlan& p, const Config& user, Violations& out) {
   const int lasting = lasting_registers(p);
-  if (lasting + kLoopRegisters <= p.max_registers) return true;
+  if (lasting + RegisterLimits::kLoop <= p.max_registers) return true;
   break_rule(
       user, "V32", {"/num_threads", "/BM", "/BN", "/depth", "/ov_depth"},
       fmt::format("Q, O and S{} take {} registers of a lane and the loop at least {} more; {} waves leave {}",
-                  p.staged ? " and tiles on their way" : "", lasting, kLoopRegisters, p.num_warps,
+                  p.staged ? " and tiles on their way" : "", lasting, RegisterLimits::kLoop, p.num_warps,
                   p.max_registers),
       "", out);
   return false;
 }
 
-/// Found by compiling (clang 22): of rows this long two waves a SIMD leave too few registers, and scratch memory is used
-/// in the loop. At some depths it is not.
 bool check_waves(const PrefillPlan& p, const Config& user, Violations& out) {
-  constexpr int kLongest = 256, kWaves = 4;
+  constexpr int kLongest = RegisterLimits::kDeepest, kWaves = RegisterLimits::kWaves;
   const bool bytes = is_fp8(user.dtype) && p.loop != PrefillLoop::blocks;
   if (bytes || p.depth <= kLongest || p.num_warps <= kWaves) return true;
   break_rule(
@@ -409,14 +423,13 @@ int copy_registers(const PrefillPlan& p) {
   return p.mask->bounded_above() ? 0 : output_registers(p);
 }
 
-/// Compilers were seen to keep below five sixths of the registers, or to spill; loops with one ring of stages below all
-/// of them. In 256 registers a part of the copy is saved.
+/// Loops with one ring of stages keep below all registers.
 bool check_tile_registers(const PrefillPlan& p, const Config& user, Violations& out) {
   const int copy = copy_registers(p), tile = tile_registers(p);
-  const bool few = p.max_registers <= 256;
+  const bool few = p.max_registers <= RegisterLimits::kFew;
   const int all = tile + (few ? 0 : copy);
-  if (all <= (own_stages(p) ? p.max_registers * 5 / 6 : p.max_registers) &&
-      (!own_stages(p) || !few || tile + copy <= p.max_registers * 17 / 16))
+  if (all <= (own_stages(p) ? RegisterLimits::usable(p.max_registers) : p.max_registers) &&
+      (!own_stages(p) || !few || tile + copy <= RegisterLimits::with_copy(p.max_registers)))
     return true;
   break_rule(
       user, "V32", {"/BN", "/num_threads", "/BM", "/depth"},
@@ -431,10 +444,10 @@ bool check_tile_registers(const PrefillPlan& p, const Config& user, Violations& 
 /// bytes in one ring, of wide O, and beside a modifier where rows end within a strip.
 bool check_compact(const PrefillPlan& p, const Config& user, Violations& out) {
   if (user.source_style != "compact") return true;
-  const bool few = p.max_registers <= 256;
+  const bool few = p.max_registers <= RegisterLimits::kFew;
   const int tile = tile_registers(p);
-  const bool ring = few && !own_stages(p) && tile > p.max_registers * 5 / 6;
-  const bool wide = p.mfma.shape.m == 32 && p.ov_columns > kWideTileColumnsTwice;
+  const bool ring = few && !own_stages(p) && tile > RegisterLimits::usable(p.max_registers);
+  const bool wide = p.mfma.shape.m == 32 && p.ov_columns > RegisterLimits::kWideColumnsTwice;
   const bool ends =
       few && !p.modifier->none() && p.depth % p.BK != 0 && tile + copy_registers(p) > p.max_registers;
   if (!ring && !wide && !ends) return true;

@@ -18,7 +18,7 @@ namespace {
 
 constexpr std::string_view kName = "sm100_decode";
 
-/// More tiles on their way than cover the time to memory only queue.
+/// More tiles on their way than cover the time to memory only queue, as on sm_90a (bench/NOTES.md 53).
 constexpr int kMostStages = 4;
 
 /// Bytes come by tensor copies of whole rows, whose pieces begin at 128 bytes of shared memory.
@@ -81,21 +81,30 @@ bool check_meaning(const Config& c, Violations& out) {
   return check.passed();
 }
 
-/// Rows for which a thread has registers (tried with ptxas 13.0): slopes, words of bits and addresses of captured
-/// tensors are kept for each, and ends of windows and chunks take many. With warps that convert a thread has 168 of
-/// them instead of 255.
+/// Rows for which a thread has registers (ptxas 13.0; bench/NOTES.md 146, 171): slopes, words of bits and addresses of
+/// captured tensors are kept for each, and ends of windows and chunks take many. With warps that convert a thread has 168
+/// of them instead of 255.
+struct RowLimits {
+  static constexpr int kAny = 64;
+  static constexpr int kKept = 32;     ///< something is kept for each row
+  static constexpr int kCrowded = 16;  ///< more than one thing, or two tensors
+  static constexpr int kBytes = 32, kBytesByPlace = 16;
+  static constexpr int kLatent = 64, kLatentBits = 32;  ///< half of them in a thread
+};
+
 int most_rows(const Config& m) {
   const ModifierKind& modifier = modifier_kind(*m.score_mod);
   const std::size_t tensors = m.score_mod->tensors.size();
   const bool custom = m.mask->kind == MaskConfig::Kind::custom;
-  if (size_of(*m.kv_dtype) == 1) return custom || modifier.by_place ? 16 : 32;
+  if (size_of(*m.kv_dtype) == 1)
+    return custom || modifier.by_place ? RowLimits::kBytesByPlace : RowLimits::kBytes;
   const bool odd_pages = operand_form(m.operand->kind).pages() &&
                          !std::has_single_bit(static_cast<unsigned>(m.operand->page_size.value_or(1)));
-  if (*m.v_from_k) return custom ? 32 : 64;  // half of them in a thread
+  if (*m.v_from_k) return custom ? RowLimits::kLatentBits : RowLimits::kLatent;
   const bool crowded = custom && (modifier.row_values || tensors > 0 || odd_pages);
-  if (crowded || tensors > 1) return 16;
+  if (crowded || tensors > 1) return RowLimits::kCrowded;
   const bool ends = is_bounded(*m.mask) && m.mask->kind != MaskConfig::Kind::causal;
-  return ends || custom || modifier.row_values || tensors > 0 ? 32 : 64;
+  return ends || custom || modifier.row_values || tensors > 0 ? RowLimits::kKept : RowLimits::kAny;
 }
 
 /// Packed query rows of a tile, unless asked: query tokens times query heads of a KV head. Where neither is known 16, and

@@ -1,5 +1,8 @@
 #include "generator/schedules/sm100_prefill/plan.hpp"
 
+#include <algorithm>
+#include <iterator>
+
 #include "generator/config/defaults.hpp"
 #include "generator/config/masks.hpp"
 #include "generator/config/quantization.hpp"
@@ -14,19 +17,23 @@ namespace {
 
 constexpr std::string_view kName = "sm100_prefill";
 
-/// A thread has a row of scores in registers: more keys spill (ptxas 13.0).
-constexpr int kMostKeys = 128;
+/// Keys of a tile: a thread has a row of scores in registers, and more spill (ptxas 13.0; bench/NOTES.md 171). Fewer
+/// where a row's scores change by their place.
+struct KeyLimits {
+  static constexpr int kAny = 128;
+  static constexpr int kByPlace = 96;
+  static constexpr int kByPlaceInWindow = 64;      ///< expressions beside the two ends of a window
+  static constexpr int kByPlaceBesideScales = 64;  ///< and beside captured tensors (146)
+};
 
-/// Fewer where a row's scores are changed by their place (tried with ptxas 13.0): 64 beside scales and with captured
-/// tensors, and of expressions beside a window's two ends.
 int most_keys(const Config& c) {
   const ScoreMod& mod = *c.score_mod;
   const ModifierKind& kind = modifier_kind(mod);
-  if (!kind.by_place) return kMostKeys;
-  if (c.operand->quantization || !mod.tensors.empty()) return 64;
-  if (is_fp8(c.dtype)) return kMostKeys;
+  if (!kind.by_place) return KeyLimits::kAny;
+  if (c.operand->quantization || !mod.tensors.empty()) return KeyLimits::kByPlaceBesideScales;
+  if (is_fp8(c.dtype)) return KeyLimits::kAny;
   const bool ends = is_bounded(*c.mask) && c.mask->kind != MaskConfig::Kind::causal;
-  return kind.is_expression() && ends ? 64 : 96;
+  return kind.is_expression() && ends ? KeyLimits::kByPlaceInWindow : KeyLimits::kByPlace;
 }
 
 bool check_meaning(const Config& c, Violations& out) {
@@ -57,7 +64,8 @@ FA4Config configure(const Config& c) {
   params.nope_depth = c.depth;
   params.scale_bytes = 0;
   params.page_size = page_rows(*c.operand);
-  params.bn_cap = std::min({most_keys(c), c.BN.value_or(kMostKeys), c.bn_cap.value_or(kMostKeys)});
+  params.bn_cap =
+      std::min({most_keys(c), c.BN.value_or(KeyLimits::kAny), c.bn_cap.value_or(KeyLimits::kAny)});
   FA4Config config = fa4_config(params);
   if (c.shared_ring && *c.shared_ring != config.shared_ring) {
     const int slots = config.num_kv_stages * (config.shared_ring ? 1 : 2);
@@ -77,8 +85,15 @@ FA4Config configure(const Config& c) {
   return config;
 }
 
-constexpr RoleRegisters kUsual{}, kEven{176, 88, 72}, kCorrection{176, 96, 64}, kWindowed{184, 80, 64},
-    kFewScores{168, 88, 88}, kFewest{160, 104, 88}, kProducts{160, 88, 104};
+// The divisions of registers: of softmax, correction and issue. Found by compiling (ptxas 13.0; bench/NOTES.md 159, of
+// sm_103a 165).
+constexpr RoleRegisters kUsual{};                  ///< 184, 88, 56
+constexpr RoleRegisters kEven{176, 88, 72};        ///< over pages, captured tensors, long rows
+constexpr RoleRegisters kCorrection{176, 96, 64};  ///< windows
+constexpr RoleRegisters kWindowed{184, 80, 64};    ///< windows of short O, and of 192 columns
+constexpr RoleRegisters kFewScores{168, 88, 88};   ///< narrow tiles over pages; 16-bit types of sm_103a
+constexpr RoleRegisters kFewest{160, 104, 88};     ///< windows with captured tensors over pages
+constexpr RoleRegisters kProducts{160, 88, 104};   ///< long rows of sm_103a
 static_assert(kUsual.fit() && kEven.fit() && kCorrection.fit() && kWindowed.fit() && kFewScores.fit() &&
               kFewest.fit() && kProducts.fit());
 
@@ -181,14 +196,22 @@ void set_resolved(Config& c, const PrefillPlan& p, const std::array<int, 3>& sha
   c.shared_ring = p.fa4.shared_ring;
 }
 
-/// The largest share of exponentials on the FMA pipe that does not spill. Found by compiling: full rows, whose loop over
-/// the keys has no other end, and bounded ones over pages, whose repair needs registers, run out of them.
+/// The largest share of exponentials on the FMA pipe that does not spill, up to a depth (ptxas 13.0; bench/NOTES.md 159,
+/// 171): of full rows of 16 bits, whose loop over the keys has no other end, alone and with log-sum-exps.
+struct OffloadLimit {
+  int deepest;
+  double alone, with_lse;
+};
+constexpr OffloadLimit kOffload[] = {{127, 0.25, 0.25}, {128, 0.75, 0.25}, {192, 1.0, 1.0}};
+/// Of other rows; bounded ones over pages, whose repair needs registers, have none to spare.
+constexpr double kOffloadOfOthers = 1.0, kOffloadBesideRepair = 0.0;
+
 double most_offloaded(const Config& c) {
-  if (c.operand->kind == OperandKind::paged && is_bounded(*c.mask)) return 0.0;
-  if (is_fp8(c.dtype) || c.mask->kind != MaskConfig::Kind::none) return 1.0;
-  if (c.depth < 128) return 0.25;
-  if (c.depth > 128) return 1.0;
-  return *c.lse ? 0.25 : 0.75;
+  if (c.operand->kind == OperandKind::paged && is_bounded(*c.mask)) return kOffloadBesideRepair;
+  if (is_fp8(c.dtype) || c.mask->kind != MaskConfig::Kind::none) return kOffloadOfOthers;
+  const OffloadLimit& limit = *std::find_if(std::begin(kOffload), std::end(kOffload) - 1,
+                                            [&](const OffloadLimit& l) { return c.depth <= l.deepest; });
+  return *c.lse ? limit.with_lse : limit.alone;
 }
 
 bool check_rows(const Config& c, const Refusals& refuse) {

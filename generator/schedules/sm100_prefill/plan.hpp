@@ -88,7 +88,7 @@ struct PrefillPlan {
   RowSoftmax softmax() const { return RowSoftmax({BN, scale_log2(), fp8, exp_offload}); }
   /// Work items come from a counter, longest first; else every role counts.
   bool dynamic() const { return ragged || mask->bounded_above(); }
-  /// KV tiles of one head that stay in the L2 cache while a section of a ragged batch is read.
+  /// KV tiles of one head that stay in the L2 cache while a section of a ragged batch is read (bench/NOTES.md 9).
   int section_tiles() const {
     constexpr int kSectionBytes = 32 << 20;
     return kSectionBytes / (BN * (depth + ov_depth) * fa4.element_bytes());

@@ -17,6 +17,16 @@ namespace {
 
 constexpr const char* kName = "sm80_decode";
 
+/// What leaves a thread registers beside O, and what keeps the memory busy (bench/NOTES.md 171).
+struct TileLimits {
+  static constexpr int kQInRegisters = 128;  ///< depth up to which Q's fragments stay in registers
+  static constexpr int kWideKeys = 32,
+                       kKeys = 16;  ///< keys of a warp: of bytes up to kWideDepth, and of others
+  static constexpr int kWideDepth = 128;
+  static constexpr int kDeepest = 224;  ///< with scales within a row, or three tensors of a score_mod (146)
+  static constexpr int kStages = 4;     ///< tiles on their way
+};
+
 bool check_meaning(const Config& c, Violations& out) {
   const Config m = with_shared_defaults(c);
   const MeaningCheck check(c, m, kName, out);
@@ -30,10 +40,10 @@ bool check_meaning(const Config& c, Violations& out) {
     const char* granularity = "/operand/quantization/granularity";
     check.takes(!grouped || q.block % 32 == 0, granularity, "takes a scale for a multiple of 32 elements",
                 std::to_string(align_up(q.block, 32)));
-    check.takes(!grouped || c.depth <= 224, granularity,
+    check.takes(!grouped || c.depth <= TileLimits::kDeepest, granularity,
                 "has no registers for scales within a row over depth 224", "per_tensor, per_head, per_token");
   }
-  check.takes(m.score_mod->tensors.size() <= 2 || c.depth <= 224, "/score_mod",
+  check.takes(m.score_mod->tensors.size() <= 2 || c.depth <= TileLimits::kDeepest, "/score_mod",
               "has registers for two tensors of a score_mod over depth 224", "none");
   check.takes_ov_depth_of_depth();
   check.takes_plain_rows();
@@ -94,7 +104,8 @@ bool choose_tile(DecodePlan& p, Config& c, const Refusals& refuse) {
   p.num_warps = p.num_threads / 32;
   // 8-bit rows are half as long: twice the keys keep the copies in flight.
   // Beside the accumulators of wide outputs there is no room for 32 keys.
-  if (!c.WN) c.WN = c.BN ? *c.BN / p.num_warps : bytes && p.depth <= 128 ? 32 : 16;
+  const bool wide = bytes && p.depth <= TileLimits::kWideDepth;
+  if (!c.WN) c.WN = c.BN ? *c.BN / p.num_warps : wide ? TileLimits::kWideKeys : TileLimits::kKeys;
   if (!c.BN) c.BN = *c.WN * p.num_warps;
   p.BN = *c.BN;
   p.WN = *c.WN;
@@ -113,7 +124,7 @@ void set_buffers(DecodePlan& p, const Config& c) {
       p.scale_group = std::min(p.quantization->block, p.depth);
   }
   p.operand.emplace(c.operand->kind, c.operand->page_size.value_or(0), p.WN);
-  p.q_in_registers = p.depth <= 128;  // beside O's accumulators
+  p.q_in_registers = p.depth <= TileLimits::kQInRegisters;
   DecodeStreamingKVBuffer::Shape kv{true, c.dtype,       *c.kv_dtype,      p.WN, p.depth,
                                     0,    p.scale_group, p.q_in_registers, {}};
   kv.columns = block_columns(p.depth * (size_of(*c.kv_dtype) == 1 ? 1 : 2) / 2);
@@ -129,7 +140,7 @@ bool choose_stages(DecodePlan& p, Config& c, const Refusals& refuse) {
   p.num_stages = 1;
   set_memory(p);
   const int stage_bytes = p.smem_q, fitting = (most - (p.smem_bytes - stage_bytes)) / stage_bytes;
-  if (!c.num_kv_stages) c.num_kv_stages = std::clamp(fitting, 1, 4);
+  if (!c.num_kv_stages) c.num_kv_stages = std::clamp(fitting, 1, TileLimits::kStages);
   p.num_stages = *c.num_kv_stages;
   if (p.num_stages < 1 || p.num_stages > std::min(fitting, 16)) {
     refuse("V15", {"/num_kv_stages", "/BN", "/WN", "/depth"},

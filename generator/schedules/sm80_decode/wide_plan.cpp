@@ -13,6 +13,12 @@
 namespace kiln::sm80 {
 namespace {
 
+/// Measured with latent rows ("Prefill over 8-bit caches on sm_80" in bench/NOTES.md): 32 keys are faster where they do
+/// not spill, which most masks and modifiers make them, and 32 rows are slower.
+struct WideLimits {
+  static constexpr int kRows = 64, kKeys = 16, kStages = 4;
+};
+
 const char* name_of(const Config& c) {
   return c.operation == Operation::prefill ? "sm80_wide_prefill" : "sm80_decode";
 }
@@ -66,7 +72,7 @@ bool choose_tile(WidePlan& p, Config& c, const Refusals& refuse) {
   if (c.mma_shape.value_or(shape) != shape)
     refuse("V10", {"/mma_shape"}, "the instruction is m16n8k16", "[16, 8, 16]");
   c.mma_shape = shape;
-  if (!c.BM) c.BM = c.num_threads ? *c.num_threads / 4 : 64;
+  if (!c.BM) c.BM = c.num_threads ? *c.num_threads / 4 : WideLimits::kRows;
   if (*c.BM != 16 && *c.BM != 32 && *c.BM != 64) {
     refuse(name, {"/BM", "/num_threads"}, "16 packed rows for each of 1, 2 or 4 pairs of warps",
            "16, 32, 64");
@@ -75,7 +81,7 @@ bool choose_tile(WidePlan& p, Config& c, const Refusals& refuse) {
   if (c.num_threads.value_or(4 * *c.BM) != 4 * *c.BM)
     refuse(name, {"/num_threads", "/BM"}, "64 threads for 16 rows of BM", std::to_string(4 * *c.BM));
   c.num_threads = 4 * *c.BM;
-  if (!c.BN) c.BN = 16;  // 32 spill a few registers with most masks and modifiers
+  if (!c.BN) c.BN = WideLimits::kKeys;
   if (*c.BN != 16 && *c.BN != 32) {
     refuse("V3", {"/BN"}, "BN is 16 or 32 over wide rows: beside half of O there is no room for more",
            "16, 32");
@@ -89,7 +95,7 @@ bool choose_tile(WidePlan& p, Config& c, const Refusals& refuse) {
 bool choose_stages(WidePlan& p, Config& c, const Refusals& refuse) {
   const int most = target_info(Target::sm_80).smem_bytes;
   const int fitting = (most - smem_bytes(p, 0)) / p.stage_bytes();
-  if (!c.num_kv_stages) c.num_kv_stages = std::clamp(fitting, 2, 4);
+  if (!c.num_kv_stages) c.num_kv_stages = std::clamp(fitting, 2, WideLimits::kStages);
   p.num_stages = *c.num_kv_stages;
   if (p.num_stages < 2 || p.num_stages > std::min(fitting, 16)) {
     refuse("V15", {"/num_kv_stages", "/BM", "/BN", "/depth"},

@@ -21,16 +21,25 @@ namespace {
 /// `suggest`: look for the nearest legal values of a broken limit (which resolves many configs).
 std::optional<Resolved> resolve(const Config& user, bool suggest, Violations& out);
 
+/// Tiles of heads up to a depth.
 struct Tiles {
+  int deepest;
   int BM, BN, stages;
 };
 /// Small blocks, several to an SM, hide each other's barriers; wide heads need the rows of more warps to pay
-/// for the copies of K and V, and have room for one stage of each only. Measured on an H200 running this
-/// code.
-Tiles default_tiles(int depth) {
-  if (depth <= 128) return {64, 64, 2};
-  return {128, 64, 1};
+/// for the copies of K and V, and have room for one stage of each only (bench/NOTES.md 171).
+constexpr Tiles kTiles[] = {{128, 64, 64, 2}, {512, 128, 64, 1}};
+
+const Tiles& default_tiles(int depth) {
+  return depth <= kTiles[0].deepest ? kTiles[0] : kTiles[1];
 }
+
+/// Registers of a thread beside those that live through a tile (ptxas 13.0; bench/NOTES.md 171).
+struct RegisterLimits {
+  static constexpr int kSpare = 56;       ///< fragments in flight and addresses
+  static constexpr int kSpareWithQ = 80;  ///< the same where Q stays in registers
+  static constexpr int kCaptured = 28;  ///< addresses of captured tensors, beside half of a tile's keys (146)
+};
 
 /// Swizzle without bank conflicts: the 16-byte chunk within a line of 128 bytes ^= the row.
 SwizzleKey default_swizzle(int BK) {
@@ -103,10 +112,9 @@ bool check_meaning(const Config& c, Violations& out) {
 int live_registers(const Config& c, int BN) {
   const TokenScales scales(c, BN, 32);
   const int times_s = scales.k_groups() > 1 ? 4 : scales.any() ? 2 : 1;
-  const int captured = c.score_mod->tensors.empty() ? 0 : 28 + BN / 2;
+  const int captured = c.score_mod->tensors.empty() ? 0 : RegisterLimits::kCaptured + BN / 2;
   return *c.ov_depth / 2 + times_s * BN / 2 + BN / 4 + captured;
 }
-constexpr int kSpareRegisters = 56;
 
 int registers_of(int num_threads) {
   return std::min(255, 65536 / num_threads / 8 * 8);
@@ -128,7 +136,7 @@ int smem_bytes(const Config& c, int BM, int BN, int BK, int stages) {
 int default_bn(const Config& c, int BM) {
   int BN = default_tiles(widest(c)).BN;
   const auto fits = [&] {
-    return live_registers(c, BN) <= registers_of(2 * BM) - kSpareRegisters &&
+    return live_registers(c, BN) <= registers_of(2 * BM) - RegisterLimits::kSpare &&
            smem_bytes(c, BM, BN, c.BK.value_or(16), 1) <= target_info(Target::sm_80).smem_bytes;
   };
   while (BN > c.BK.value_or(16) && !fits()) BN /= 2;
@@ -282,16 +290,16 @@ bool resolve_memory(Resolved& r, const Config& user, bool suggest, Violations& o
   }
   r.registers = registers_of(*c.num_threads);
   const int live = live_registers(c, *c.BN);
-  if (live > r.registers - kSpareRegisters) {
+  if (live > r.registers - RegisterLimits::kSpare) {
     exceed(user, "V32", {"/BN", "/BM", "/num_threads", "/depth", "/ov_depth"},
            fmt::format("O, S and P{}{} take {} registers a thread, at most {} of {}",
                        TokenScales(c, *c.BN, *c.num_threads).any() ? " with scales of keys" : "",
                        c.score_mod->tensors.empty() ? "" : " with tensors of score_mod", live,
-                       r.registers - kSpareRegisters, r.registers),
+                       r.registers - RegisterLimits::kSpare, r.registers),
            suggest, out);
     return false;
   }
-  r.q_in_registers = live + c.depth / 4 <= r.registers - 80;
+  r.q_in_registers = live + c.depth / 4 <= r.registers - RegisterLimits::kSpareWithQ;
   return true;
 }
 

@@ -211,7 +211,7 @@ Storage storage_of(const DecodePlan& p) {
 /// Blocks of a multiprocessor: two where three stages fit and registers allow, 168 a thread, which query rows on
 /// the M side exceed, and products of many groups of columns.
 int blocks_of(const DecodePlan& p, const Storage& s, int registers) {
-  const int busy = registers + (p.grouped() ? 5 * std::max(p.k_groups, p.v_groups) : 0);
+  const int busy = registers + (p.grouped() ? DecodeRegisters::kGroup * std::max(p.k_groups, p.v_groups) : 0);
   const int limit = p.narrow ? DecodeRegisters::kTwoBlocksBytes : DecodeRegisters::kTwoBlocks;
   return s.fitting(2) >= (p.shared_ring ? 4 : 2) && !p.upright && busy <= limit && !p.separate ? 2 : 1;
 }

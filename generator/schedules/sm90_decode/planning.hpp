@@ -22,19 +22,32 @@ inline bool single_rows(const Config& c) {
 
 // ---- tiles.cpp
 
-/// Registers of a thread, counted, up to which ptxas 13.0 spills none. Where rows are chosen,
+/// Registers of a thread, counted, up to which ptxas 13.0 spills none (bench/NOTES.md 171). Where rows are chosen,
 /// names of rows count too, and words of their masks: two for each.
 struct DecodeRegisters {
   static constexpr int kAny = 200;    ///< beyond it a config is refused
   static constexpr int kPlain = 176;  ///< the same of 16-bit kernels with keys on the M side and V of its own
-  static constexpr int kBytesBesideTensors = 172;  ///< of 8-bit kernels that read captured tensors
+  static constexpr int kBytesBesideTensors = 172;  ///< of 8-bit kernels that read captured tensors (146)
   static constexpr int kGroupsOfKeys =
       168;  ///< of groups of columns and two blocks of keys, whose parts live longer
   static constexpr int kKeysOnM = 140;  ///< of 16-bit kernels with keys on the M side, where rows are chosen
   static constexpr int kBytes = 196;    ///< of 8-bit ones
-  static constexpr int kTwoBlocks = 104;       ///< two blocks a multiprocessor, 168 registers a thread
-  static constexpr int kTwoBlocksBytes = 108;  ///< the same with 8-bit keys, whose fragments live shortly
-  static constexpr int kRoomBeside = 112;
+  static constexpr int kTwoBlocks = 104;        ///< two blocks a multiprocessor, 168 registers a thread
+  static constexpr int kTwoBlocksBytes = 108;   ///< the same with 8-bit keys, whose fragments live shortly
+  static constexpr int kRoomBeside = 112;       ///< room for a block of another launch (71)
+  static constexpr int kGroup = 5;              ///< what each group of columns adds where blocks are counted
+  static constexpr int kBesideLatentRows = 24;  ///< masks and modifiers, beside 64 latent rows
+};
+
+/// Packed rows of a tile that measured best (bench/NOTES.md by number).
+struct DecodeRows {
+  static constexpr int kUnknown = 16;  ///< groups that no key names (20)
+  static constexpr int kFew = 8;       ///< up to 8 rows: half of the exponentials (106)
+  static constexpr int kRowsOnM = 64;  ///< more than 16 rows of 16-bit keys (133), latent rows (118)
+  static constexpr int kMostColumns =
+      256;  ///< of O of one warpgroup with so many rows; of wider ones 16 rows
+  /// Of O, where two blocks do not fit 48 rows: 64 on the M side do better by themselves (133).
+  static constexpr int kOneBlock = 48, kOneBlockFrom = 64, kOneBlockTo = 128;
 };
 
 /// Which of a tile's sides are query rows, how many warpgroups consume it, and the systems over its scores.

@@ -37,7 +37,7 @@ bool halves(const DecodePlan& p, const Config& c) {
 }
 
 /// Keys of a tile, unless asked. Past depth 64 products of groups of columns leave two blocks of 128 keys no
-/// registers, but for two groups of E4M3 with nothing to mask (tried with ptxas 13.0).
+/// registers, but for two groups of E4M3 with nothing to mask (bench/NOTES.md 64).
 int default_keys(const DecodePlan& p, const Config& c) {
   const bool lean = *c.kv_dtype == DType::fp8_e4m3 && std::max(p.k_groups, p.v_groups) <= 2 &&
                     c.mask->kind == MaskConfig::Kind::none && c.score_mod->kind == ScoreMod::Kind::none;
@@ -106,8 +106,8 @@ bool rows_fit(const DecodePlan& plan, const Config& c, int rows) {
   if (p.upright) return (p.padded_ov() <= 128 || p.warpgroups == 2) && c.score_mod->tensors.empty();
   const int names = (p.names_rows() ? 2 * p.columns() : 0) + (p.mask->has_bits() ? 2 * p.columns() : 0);
   if (p.narrow) return registers_of(p) + names <= DecodeRegisters::kBytes;
-  // Where two blocks do not fit 48 rows, 64 on the M side do better by themselves.
-  const bool one_block = rows == 48 && p.padded_ov() > 64 && p.padded_ov() <= 128;
+  const bool one_block = rows == DecodeRows::kOneBlock && p.padded_ov() > DecodeRows::kOneBlockFrom &&
+                         p.padded_ov() <= DecodeRows::kOneBlockTo;
   return !one_block && registers_of(p) + names <= DecodeRegisters::kKeysOnM;
 }
 
@@ -118,18 +118,20 @@ bool exceeds_registers(const DecodePlan& p, const Config& c, int rows) {
 }
 
 /// Packed query rows of a tile, unless asked: query tokens times query heads of a KV head. 16 hold the usual groups
-/// with a few drafted tokens. Where at most 8 are known, by name or by head counts, 8: half of the exponentials
-/// (bench/NOTES.md 106). More than 16 rows of 16-bit keys do best on the M side (133). All heads read the same rows
-/// of a latent cache, many as a rule: 64 (118). Other groups take as many rows as leave a thread its registers,
-/// wide outputs 16.
+/// with a few drafted tokens. Where at most 8 are known, by name or by head counts, 8. More than 16 rows of 16-bit keys
+/// do best on the M side. All heads read the same rows of a latent cache, many as a rule. Other groups take as many rows
+/// as leave a thread its registers, wide outputs 16.
 int default_rows(const DecodePlan& p, const Config& c) {
-  if (is_prefill(c)) return 64;
-  const int rows = packed_rows(c, 16);
-  if (rows <= 8 && !p.grouped()) return 8;
-  if (p.v_in_k && halves(p, c) && p.ov_depth > 256 && registers_beside_scores(c) <= 24) return 64;
-  const int most = p.ov_depth <= 256 ? 64 : 16;
+  using Rows = DecodeRows;
+  if (is_prefill(c)) return Rows::kRowsOnM;
+  const int rows = packed_rows(c, Rows::kUnknown);
+  if (rows <= Rows::kFew && !p.grouped()) return Rows::kFew;
+  const bool wide = p.ov_depth > Rows::kMostColumns;
+  if (p.v_in_k && halves(p, c) && wide && registers_beside_scores(c) <= DecodeRegisters::kBesideLatentRows)
+    return Rows::kRowsOnM;
+  const int most = wide ? 16 : 64;
   const int wanted = std::min(most, (rows + 15) / 16 * 16);
-  if (wanted > 16 && !p.narrow && rows_fit(p, c, 64)) return 64;
+  if (wanted > 16 && !p.narrow && rows_fit(p, c, Rows::kRowsOnM)) return Rows::kRowsOnM;
   if (wanted <= 32 && exceeds_registers(p, c, wanted)) return 16;
   if (wanted <= 32) return wanted;
   for (int tile : {wanted, 64, 32})

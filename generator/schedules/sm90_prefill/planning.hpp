@@ -31,6 +31,20 @@ struct RegisterLimits {
   static constexpr int kNextP = 8;
   /// What the launch gives a thread: 65536 by threads, in eights, which setmaxnreg shares out.
   static constexpr int kMathOfTwo = 232, kMathOfThree = 160, kProducerOfTwo = 40, kProducerOfThree = 32;
+  static constexpr int kMostParts = 5;     ///< that S is watched in (41, 140)
+  static constexpr int kPartOfThree = 16;  ///< registers of one, with three warpgroups
+  static constexpr int kKeptModifier =
+      8;  ///< of a score modifier, of whose others three warpgroups keep half
+};
+
+/// Registers that a consumer thread lends (lent_registers), by what the producer's warpgroup does with them.
+struct LentRegisters {
+  static constexpr int kLookUp = 8;         ///< pages, and transposed V (161)
+  static constexpr int kWiden = 16;         ///< converters (66)
+  static constexpr int kWidenFewRows = 24;  ///< and pages of few rows, or scales of tokens (161, 164)
+  static constexpr int kWidenMost = 32;     ///< several scales a row; causal items up to kCausalDepth (164)
+  static constexpr int kCausalFrom = 128, kCausalDepth = 160, kCausalOneScale = 192;
+  static constexpr int kPageRows = 64, kFewRows = 16;  ///< of a page
 };
 
 // ---- tiles.cpp
@@ -64,7 +78,7 @@ int widest_narrow(const Config& config);
 /// What BN is a multiple of.
 int key_step(const Config& config);
 
-/// Query rows of a block: the fastest measured on H200 (bench/NOTES.md).
+/// Query rows of a block: the fastest measured on H200 (QueryRows of tiles.cpp).
 int default_bm(const Config& config);
 
 /// Keys of a tile: the fastest measured, narrowed until mask and score modifier find registers beside O, S

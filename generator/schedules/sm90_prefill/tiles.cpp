@@ -35,6 +35,14 @@ constexpr Width kTwoWarpgroups[] = {{64, 192, 192}, {128, 128, 128}, {192, 112, 
 /// rows (146).
 constexpr Width kBytes[] = {{128, 128, 128}, {192, 96, 96}, {256, 96, 96}};
 constexpr int kCrowdedBytes = 64;  ///< of the last row of kBytes
+/// Query rows of two and three warpgroups, and the widest rows for which three are faster (63; with a fixed score modifier
+/// 15, 64; FP8 96, 97).
+struct QueryRows {
+  static constexpr int kTwo = 128, kThree = 192;
+  static constexpr int kDeepest = 64, kDeepestModified = 128, kDeepestBytes = 128;
+};
+/// FP8 keys with scales of their own, and past a depth over pages without a bounded mask (99).
+constexpr int kScaledBytes = 64, kScaledBytesOverPages = 32, kScaledBytesDepth = 192;
 /// Three warpgroups (15, 63, 64), with a soft cap inside softmax's exponent (66) or past depth 64.
 constexpr int kThreeWarpgroups = 128, kThreeWarpgroupsCrowded = 96;
 
@@ -58,11 +66,11 @@ int measured_bn(const Config& c, int num_math_warpgroups) {
   return one_length && is_bounded(*c.mask) ? 64 : width.modified;
 }
 
-/// The widest tile of FP8 keys with scales of their own that does not spill: 64, and past depth 192 over pages
-/// 32, unless a bounded mask has ends of its own.
+/// The widest tile of FP8 keys with scales of their own that does not spill.
 int scaled_fp8_bn(const Config& c) {
   const int wide = std::max(c.depth, *c.ov_depth);
-  return wide > 192 && operand_form(c.operand->kind).pages() && !is_bounded(*c.mask) ? 32 : 64;
+  const bool pages = operand_form(c.operand->kind).pages();
+  return wide > kScaledBytesDepth && pages && !is_bounded(*c.mask) ? kScaledBytesOverPages : kScaledBytes;
 }
 
 bool bn_fits(const Config& c, int num_math_warpgroups, bool ragged, int BN) {
@@ -71,7 +79,7 @@ bool bn_fits(const Config& c, int num_math_warpgroups, bool ragged, int BN) {
   const int mask = Mask(*c.mask, layout).live_registers();
   int modifier = ScoreModifier(*c.score_mod, layout).live_registers();
   // Three warpgroups leave the compiler less to spend on what it could compute again.
-  if (num_math_warpgroups == 3) modifier = std::min(modifier, 8 + modifier / 2);
+  if (num_math_warpgroups == 3) modifier = std::min(modifier, RegisterLimits::kKeptModifier + modifier / 2);
   // Of narrow K and V once more: what is kept or loaded ahead for scales.
   const int lent = is_narrow(c) ? lent_registers(c, num_math_warpgroups) : 0;
   return live_registers(c, BN) + mask + modifier + lent <= register_limit(c, num_math_warpgroups, ragged);
@@ -82,7 +90,7 @@ bool bn_fits(const Config& c, int num_math_warpgroups, bool ragged, int BN) {
 std::optional<CapturedTile> captured_tile(const Config& c) {
   const std::size_t tensors = c.score_mod->tensors.size();
   if (tensors == 0) return std::nullopt;
-  // Found by compiling (ptxas 13.0) over random masks, operands and expressions.
+  // Found by compiling (ptxas 13.0) over random masks, operands and expressions (bench/NOTES.md 146).
   const int wide = std::max(c.depth, *c.ov_depth);
   const bool few = tensors <= 2;
   if (wide <= 128) return CapturedTile{128, few && !(is_narrow(c) && wide > 96) ? 64 : 32};
@@ -107,30 +115,35 @@ int key_step(const Config& c) {
   return is_fp8(c.dtype) || words || scales_by_row(c.operand->quantization) ? 32 : 16;
 }
 
-/// Where converters know the lengths of a causal mask's items, past depth 128 (ptxas 13.0): look-ups in pages of few rows take
+/// Where converters know the lengths of a causal mask's items (bench/NOTES.md 161, 164): look-ups in pages of few rows take
 /// most, scales of rows more than one scale. FP8 of one scale at 176 and 192 leaves no more over pages of 16 rows or more.
 static int lent_for_causal_items(const Config& c) {
   const bool pages = operand_form(c.operand->kind).table(), by_row = scales_by_row(c.operand->quantization);
   const bool int8 = *c.kv_dtype == DType::int8;
   const int rows = c.operand->page_size.value_or(0);
-  if (c.operand->kind == OperandKind::contiguous) return 16;
-  if (pages && rows < 64 && c.depth <= 160) return by_row || !int8 ? 32 : 24;
-  if (by_row) return 24;
-  return pages && (int8 || rows < 16 || c.depth > 192) ? 24 : 16;
+  using Lent = LentRegisters;
+  if (c.operand->kind == OperandKind::contiguous) return Lent::kWiden;
+  if (pages && rows < Lent::kPageRows && c.depth <= Lent::kCausalDepth)
+    return by_row || !int8 ? Lent::kWidenMost : Lent::kWidenFewRows;
+  if (by_row) return Lent::kWidenFewRows;
+  const bool more = int8 || rows < Lent::kFewRows || c.depth > Lent::kCausalOneScale;
+  return pages && more ? Lent::kWidenFewRows : Lent::kWiden;
 }
 
 int lent_registers(const Config& c, int num_math_warpgroups) {
+  using Lent = LentRegisters;
   const bool pages = operand_form(c.operand->kind).table();
   const unsigned rows = static_cast<unsigned>(c.operand->page_size.value_or(0));
   if (is_narrow(c)) {
     // Beside O and scales of keys consumers have no more to give.
-    if (std::max(c.depth, *c.ov_depth) > 192 && scales_by_row(c.operand->quantization)) return 16;
-    if (has_many_scales(c)) return 32;
-    if (c.mask->kind == MaskConfig::Kind::causal && c.depth > 128) return lent_for_causal_items(c);
-    return pages && rows < 16 ? 24 : 16;
+    if (std::max(c.depth, *c.ov_depth) > 192 && scales_by_row(c.operand->quantization)) return Lent::kWiden;
+    if (has_many_scales(c)) return Lent::kWidenMost;
+    if (c.mask->kind == MaskConfig::Kind::causal && c.depth > Lent::kCausalFrom)
+      return lent_for_causal_items(c);
+    return pages && rows < Lent::kFewRows ? Lent::kWidenFewRows : Lent::kWiden;
   }
   return is_fp8(c.dtype) || (pages && (num_math_warpgroups == 3 || rows < 4 || !std::has_single_bit(rows)))
-             ? 8
+             ? Lent::kLookUp
              : 0;
 }
 
@@ -145,10 +158,13 @@ int register_limit(const Config& c, int num_math_warpgroups, bool ragged) {
 
 int default_bm(const Config& c) {
   if (const auto tile = captured_tile(c)) return tile->BM;
-  if (is_narrow(c)) return 128;  // converters need registers that three warpgroups leave nobody
-  const int wide = std::max(c.depth, *c.ov_depth);
-  if (is_fp8(c.dtype)) return wide <= 128 ? 192 : 128;
-  return wide <= 64 || (wide <= 128 && has_fixed_modifier(c) && !has_curve(c)) ? 192 : 128;
+  using Rows = QueryRows;
+  if (is_narrow(c)) return Rows::kTwo;  // converters need registers that three warpgroups leave nobody
+  const bool modified = has_fixed_modifier(c) && !has_curve(c);
+  const int deepest = is_fp8(c.dtype) ? Rows::kDeepestBytes
+                      : modified      ? Rows::kDeepestModified
+                                      : Rows::kDeepest;
+  return std::max(c.depth, *c.ov_depth) <= deepest ? Rows::kThree : Rows::kTwo;
 }
 
 bool default_ping_pong(const Config& c) {
@@ -199,9 +215,9 @@ int watched_parts(const PrefillPlan& p, const Config& c) {
   if (p.narrow && p.ov_depth > (has_many_scales(c) ? 128 : 192)) return 0;
   if (three && p.ragged && !p.modifier->none()) return 0;
   const int limit = watch_limit(p, c);
-  for (int parts = 1; parts <= 5; ++parts) {
+  for (int parts = 1; parts <= RegisterLimits::kMostParts; ++parts) {
     const int part = (p.BN / 2 / parts + 3) / 4 * 4;
-    if (three && part > 16) continue;
+    if (three && part > RegisterLimits::kPartOfThree) continue;
     if (live_registers(c, p.BN) + part <= limit) return parts;
   }
   return 0;
