@@ -1,4 +1,4 @@
-#include "generator/schedules/cdna_prefill/plan.hpp"
+#include "generator/schedules/cdna_prefill/planning.hpp"
 
 #include <fmt/format.h>
 
@@ -19,25 +19,6 @@
 
 namespace kiln::cdna {
 namespace {
-
-/// What leaves the lanes of a block their registers, as compiled kernels show (clang 22; bench/NOTES.md by number).
-struct RegisterLimits {
-  static constexpr int kLoop = 64;  ///< of the loop, beside what lasts (171)
-  /// Columns of O under 32 x 32 instructions, past which compilers spill hundreds of registers; without a mask that ends
-  /// rows early they keep a second copy (171).
-  static constexpr int kWideColumns = 384, kWideColumnsTwice = 256;
-  /// Offsets of the copies of a tile, each in a register if the compiler may keep it: more are computed anew. Fewer
-  /// where waves copy unequal parts, fewest in two waves a SIMD (166).
-  static constexpr int kOffsets = 64, kOffsetsUnequal = 48, kOffsetsOfTwo = 15;
-  /// Past this depth two waves a SIMD leave too few registers, and scratch memory is used in the loop. At some depths it
-  /// is not (171).
-  static constexpr int kDeepest = 256, kWaves = 4;
-  // Compilers were seen to keep below five sixths of the registers, or to spill; of few registers a sixteenth of O's copy
-  // is saved (171).
-  static constexpr int kFew = 256;
-  static constexpr int usable(int registers) { return registers * 5 / 6; }
-  static constexpr int with_copy(int registers) { return registers * 17 / 16; }
-};
 
 /// The conflict-free swizzle of K: rows of 64 and 128 bytes, by the phases of each LDS.
 XorSwizzle default_swizzle_k(const Config& c) {
@@ -211,11 +192,6 @@ bool check_memory(const PrefillPlan& p, const Config& user, const Config& c, Vio
   return false;
 }
 
-/// K and V of a tile have stages of their own.
-bool own_stages(const PrefillPlan& p) {
-  return p.loop == PrefillLoop::tiles || p.loop == PrefillLoop::pingpong;
-}
-
 /// Where a config's tiles, loop and stages are counted.
 void set_shape(PrefillPlan& p, const Config& c, bool pingpong) {
   p.mfma = Mfma::of(c);
@@ -241,7 +217,7 @@ void set_shape(PrefillPlan& p, const Config& c, bool pingpong) {
 std::vector<ColumnGroup> slice_output(PrefillPlan& p, const Config& user, const Config& c, Violations& out) {
   const bool blocks = p.loop == PrefillLoop::blocks;
   // Columns of V that only fill a group of fragments are read as they come and their O is not written.
-  p.ov_columns = own_stages(p) ? align_up(p.ov_depth, KVMmaOp::column_unit(p.mfma)) : p.ov_depth;
+  p.ov_columns = p.own_stages() ? align_up(p.ov_depth, KVMmaOp::column_unit(p.mfma)) : p.ov_depth;
   p.v_slice_columns = blocks ? *c.bk_smem : slice_columns(p.mfma, p.ov_columns);
   p.v_slices = blocks ? 1 : p.ov_columns / p.v_slice_columns;
   std::vector<ColumnGroup> columns = sliced_columns(p.mfma, p.ov_columns, p.v_slice_columns);
@@ -323,7 +299,7 @@ bool set_buffers(PrefillPlan& p, const Config& user, const Config& c, const LdsS
 /// Waits count loads where every wave issues the same number of them, and no more than the counter holds.
 bool choose_waits(PrefillPlan& p, const Config& user, Config& c, Violations& out) {
   const bool uniform = p.k_loads() > 0 && (p.loop == PrefillLoop::v_in_k || p.v->derived().uniform_split());
-  const int in_flight = own_stages(p)                   ? p.k_loads() + p.v->vm_exact()
+  const int in_flight = p.own_stages()                  ? p.k_loads() + p.v->vm_exact()
                         : p.loop == PrefillLoop::blocks ? (p.ring_stages() - 1) * p.k->vm_exact()
                                                         : p.k_loads();
   // By way of registers the compiler counts them. Loops that start loads only after they waited for all
@@ -369,95 +345,6 @@ void set_softmax(PrefillPlan& p, const Config& c) {
   p.softmax.emplace(softmax);
 }
 
-/// Registers of a lane that hold O.
-int output_registers(const PrefillPlan& p) {
-  return p.ov_columns / p.mfma.shape.m * p.mfma.accum();
-}
-
-/// What lives through the loop: Q, O, scores, and tiles on their way.
-int lasting_registers(const PrefillPlan& p) {
-  return 4 * p.q->num_vectors() + output_registers(p) +
-         p.BN / p.mfma.shape.m * p.mfma.accum() * p.row_scales.score_arrays() + p.k->staging_registers() +
-         p.v->staging_registers() + (p.k_rope ? p.k_rope->staging_registers() : 0);
-}
-
-/// That, and the least around it: fragments of one step, addresses, the softmax.
-bool check_loop_registers(const PrefillPlan& p, const Config& user, Violations& out) {
-  const int lasting = lasting_registers(p);
-  if (lasting + RegisterLimits::kLoop <= p.max_registers) return true;
-  break_rule(
-      user, "V32", {"/num_threads", "/BM", "/BN", "/depth", "/ov_depth"},
-      fmt::format("Q, O and S{} take {} registers of a lane and the loop at least {} more; {} waves leave {}",
-                  p.staged ? " and tiles on their way" : "", lasting, RegisterLimits::kLoop, p.num_warps,
-                  p.max_registers),
-      "", out);
-  return false;
-}
-
-bool check_waves(const PrefillPlan& p, const Config& user, Violations& out) {
-  constexpr int kLongest = RegisterLimits::kDeepest, kWaves = RegisterLimits::kWaves;
-  const bool bytes = is_fp8(user.dtype) && p.loop != PrefillLoop::blocks;
-  if (bytes || p.depth <= kLongest || p.num_warps <= kWaves) return true;
-  break_rule(
-      user, "V32", {"/BM", "/num_threads"},
-      fmt::format("past depth {} at most {} waves have registers for Q, O and fragments", kLongest, kWaves),
-      std::to_string(p.BM * kWaves / p.num_warps), out);
-  return false;
-}
-
-/// Fragments of one chunk of a product beside those of the next (tiles.cpp).
-int chunk_registers(const KVBuffer& buffer) {
-  const KVMmaOp& op = buffer.kv_mma_op();
-  const int strip = op.steps() * op.registers_per_step(), one = strip <= 32 ? strip : op.registers_per_step();
-  return buffer.num_k_tiles() * strip > one ? 2 * one : one;
-}
-
-/// What a tile takes: what lasts, P and fragments besides.
-int tile_registers(const PrefillPlan& p) {
-  return lasting_registers(p) + p.BN / p.mfma.shape.k * p.mfma.frag_regs() +
-         std::max(chunk_registers(*p.k), chunk_registers(*p.v));
-}
-
-/// In AGPRs O is rescaled by way of a copy, unless a mask cuts the loop in parts.
-int copy_registers(const PrefillPlan& p) {
-  return p.mask->bounded_above() ? 0 : output_registers(p);
-}
-
-/// Loops with one ring of stages keep below all registers.
-bool check_tile_registers(const PrefillPlan& p, const Config& user, Violations& out) {
-  const int copy = copy_registers(p), tile = tile_registers(p);
-  const bool few = p.max_registers <= RegisterLimits::kFew;
-  const int all = tile + (few ? 0 : copy);
-  if (all <= (own_stages(p) ? RegisterLimits::usable(p.max_registers) : p.max_registers) &&
-      (!own_stages(p) || !few || tile + copy <= RegisterLimits::with_copy(p.max_registers)))
-    return true;
-  break_rule(
-      user, "V32", {"/BN", "/num_threads", "/BM", "/depth"},
-      fmt::format("Q, O, S, P and fragments take about {} registers of a lane; {} waves leave {}, a sixth "
-                  "of them for addresses and copies",
-                  all, p.num_warps, p.max_registers),
-      p.BN > 32 ? std::to_string(p.BN / 2) : "", out);
-  return false;
-}
-
-/// Strips written as loops are compiled in another order, which was seen to spill where little is left (clang 22): of
-/// bytes in one ring, of wide O, and beside a modifier where rows end within a strip.
-bool check_compact(const PrefillPlan& p, const Config& user, Violations& out) {
-  if (user.source_style != "compact") return true;
-  const bool few = p.max_registers <= RegisterLimits::kFew;
-  const int tile = tile_registers(p);
-  const bool ring = few && !own_stages(p) && tile > RegisterLimits::usable(p.max_registers);
-  const bool wide = p.mfma.shape.m == 32 && p.ov_columns > RegisterLimits::kWideColumnsTwice;
-  const bool ends =
-      few && !p.modifier->none() && p.depth % p.BK != 0 && tile + copy_registers(p) > p.max_registers;
-  if (!ring && !wide && !ends) return true;
-  break_rule(user, "V32", {"/source_style"},
-             fmt::format("strips written as loops take more registers than the {} of a tile leave of {}",
-                         tile, p.max_registers),
-             "unrolled", out);
-  return false;
-}
-
 }  // namespace
 
 std::optional<PrefillPlan> plan_prefill(const Config& user, Violations& out) {
@@ -482,12 +369,11 @@ std::optional<PrefillPlan> plan_prefill(const Config& user, Violations& out) {
   set_softmax(p, c);
   p.smem_rope = p.k->bytes();
   const int k_bytes = p.smem_rope + (p.k_rope ? p.k_rope->bytes() : 0);
-  p.smem_v = own_stages(p) ? k_bytes : 0;
-  p.smem_bytes = own_stages(p) ? p.smem_v + p.v->bytes() : k_bytes;
+  p.smem_v = p.own_stages() ? k_bytes : 0;
+  p.smem_bytes = p.own_stages() ? p.smem_v + p.v->bytes() : k_bytes;
   if (!check_memory(p, user, c, out)) return std::nullopt;
   p.max_registers = std::min(target_info(c.target).max_registers, 512 / ((p.num_warps + 3) / 4));
-  if (!check_loop_registers(p, user, out) || !check_tile_registers(p, user, out)) return std::nullopt;
-  if (!check_waves(p, user, out) || !check_compact(p, user, out)) return std::nullopt;
+  if (!check_registers(p, user, out)) return std::nullopt;
   p.config = std::move(c);
   return p;
 }

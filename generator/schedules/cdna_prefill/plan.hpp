@@ -79,6 +79,8 @@ struct PrefillPlan {
   }
   std::vector<const char*> tensors() const { return tensor_names(v_in_k(), k_rope.has_value()); }
   bool v_in_k() const { return loop == PrefillLoop::v_in_k; }
+  /// K and V of a tile have stages of their own.
+  bool own_stages() const { return loop == PrefillLoop::tiles || loop == PrefillLoop::pingpong; }
 
   /// Queries lie end to end, with cu_seqlens_q; contiguous ones have a batch axis.
   bool ragged_q() const { return operand_form(kind).ragged_q; }

@@ -109,6 +109,9 @@ struct PrefillPlan {
 /// Fills defaults and checks; nullopt with violations when a rule is broken.
 std::optional<PrefillPlan> plan_prefill(Config config, Violations& out);
 
+/// A step of that (registers.cpp): the division of registers that spills none.
+RoleRegisters role_registers(const PrefillPlan& plan, const Config& config);
+
 /// The kernel's text.
 KernelSource emit_prefill(const PrefillPlan& plan);
 
