@@ -3,6 +3,7 @@
 
 #include <fmt/format.h>
 
+#include "generator/config/unsupported.hpp"
 #include "generator/schedules/cdna_prefill/planning.hpp"
 
 namespace kiln::cdna {
