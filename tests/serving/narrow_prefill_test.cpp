@@ -159,6 +159,9 @@ TEST_CASE("prefill on sm_90a over pages whose rows do not fill 128 bytes") {
       operand(paged(3).c_str(), kHead) + R"(, "depth": 192, "ov_depth": 128, "BN": 96, "dtype": "fp16")",
       operand(paged(1).c_str(), kToken) + R"(, "depth": 256, "mask": {"sliding_window": 70})",
       operand(paged(2).c_str(), kToken) + R"(, "depth": 256, "lse": true)",
+      // 96 threads widen rows of three panels of 32 at a time
+      operand(paged(4).c_str(), kTensor) + R"(, "depth": 240)",
+      operand(paged(2).c_str(), kToken) + R"(, "depth": 80, "BN": 32, "kv_dtype": "int8", "mask": "none")",
       operand(paged(1).c_str(), kHead) + R"(, "dtype": "fp8_e4m3", "depth": 64)",
       operand(paged(3).c_str(), kToken) + R"(, "dtype": "fp8_e4m3", "depth": 96, "lse": true)",
       operand(paged(1).c_str(), kTensor) + R"(, "dtype": "fp8_e4m3", "depth": 192, "ov_depth": 64)",

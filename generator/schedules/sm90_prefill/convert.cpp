@@ -7,7 +7,10 @@
 // A panel of a raw tile holds the columns of one panel of the 16-bit tile. A thread widens 16 bytes at a time
 // into two neighbouring chunks of a row. Eight threads read 128 bytes in a row, and the swizzle sends what
 // they store to eight different chunks of the banks.
+#include <algorithm>
 #include <functional>
+#include <iterator>
+#include <vector>
 
 #include "generator/layout/tma.hpp"
 #include "generator/schedules/sm90_prefill/parts.hpp"
@@ -69,6 +72,12 @@ class WidenedTiles : public KeyTiles {
   std::string line_offset(int i, int pitch, const std::function<std::string(int)>& offset) const;
 
  private:
+  /// Lines of the threads below `below`, and not of the stretch before: line + `row` is their row of `panel`.
+  struct Stretch {
+    int below, row, panel;
+  };
+  /// Those of turn `i`: short tiles have rows of several panels in one.
+  std::vector<Stretch> stretches(int i) const;
   std::string raw_chunk(int columns, int i) const;
   void emit_tile(Writer& w, const Tensor& of, const std::string& block, bool fenced = true) const;
   void emit_widen(Writer& w, const Tensor& of) const;
@@ -117,13 +126,21 @@ void WidenedTiles::emit_widen(Writer& w, const Tensor& of) const {
            step * turns, step * turns, raw_chunk(columns, turns), part(turns));
 }
 
+std::vector<WidenedTiles::Stretch> WidenedTiles::stretches(int i) const {
+  const int lines = kThreads / threads_of_row(), first = lines * i;
+  std::vector<Stretch> out;
+  for (int panel = first / p_.BN; panel * p_.BN < first + lines; ++panel)
+    out.push_back({(panel + 1) * p_.BN - first, first - panel * p_.BN, panel});
+  return out;
+}
+
 std::string WidenedTiles::line_offset(int i, int pitch, const std::function<std::string(int)>& offset) const {
-  const int lines = kThreads / threads_of_row();
-  const int panel = lines * i / p_.BN, row = lines * i % p_.BN;
-  std::string here = fmt::format("{} + {}", row * pitch, offset(panel));
-  if (row + lines <= p_.BN) return here;
-  return fmt::format("(line < {} ? {} : {} + {})", p_.BN - row, here, (row - p_.BN) * pitch,
-                     offset(panel + 1));
+  const std::vector<Stretch> all = stretches(i);
+  const auto text = [&](const Stretch& s) { return fmt::format("{} + {}", s.row * pitch, offset(s.panel)); };
+  std::string out = text(all.back());
+  for (auto s = std::next(all.rbegin()); s != all.rend(); ++s)
+    out = fmt::format("(line < {} ? {} : {})", s->below, text(*s), out);
+  return out;
 }
 
 std::string WidenedTiles::raw_chunk(int columns, int i) const {
@@ -139,11 +156,14 @@ layout::Proof WidenedTiles::proof(const char* name, int depth) const {
   layout::Proof proof{std::string(name) + ": converters store every element where wgmma reads it", true, 0};
   unsigned banks = 0;
   for (int i = 0; i < p_.BN * depth / 16; ++i) {
-    // As emitted: thread and turn give the address; the raw tile is read in order.
+    // As emitted: thread and turn give the address; the raw tile is read in order, or by rows of panels.
     const int thread = i % kThreads, turn = i / kThreads, line = thread / row;
     const int bits = p_.span_bytes == 128 ? line & 7 : p_.span_bytes == 64 ? line >> 1 & 3 : line >> 2 & 1;
     const int to = (turn * (kThreads / row) + line) * p_.span_bytes + ((2 * (thread % row) ^ bits) << 4);
     const int key = i / row % p_.BN, column = i / row / p_.BN * p_.panel_columns() + i % row * 16;
+    const std::vector<Stretch> from = stretches(turn);
+    const auto mine = std::ranges::find_if(from, [&](const Stretch& s) { return line < s.below; });
+    proof.holds &= mine != from.end() && line + mine->row == key && mine->panel == i / row / p_.BN;
     for (int e = 0; e < 16; ++e) {
       const auto at = layout::panel_tile_byte(key, column + e, p_.BN, 2, p_.span_bytes, swizzle);
       proof.holds &= static_cast<int>(at) == (e < 8 ? to : to ^ 16) + e % 8 * 2;
