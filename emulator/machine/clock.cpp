@@ -19,7 +19,7 @@ void join(RemotePtr& into, const RemotePtr& other) {
     return;
   }
   // Who looks at a lock again and again learns nothing new.
-  const bool nothing_new = std::ranges::all_of(*other, [&](const auto& entry) {
+  const bool nothing_new = std::all_of(other->begin(), other->end(), [&](const auto& entry) {
     const auto it = into->find(entry.first);
     return it != into->end() && it->second.covers(entry.second);
   });
@@ -67,19 +67,19 @@ bool Known::covers(const Known& other) const {
 
 void Known::add(Partial p) {
   if (p.agent < agents.size() && agents[p.agent] >= p.epoch) return;
-  const auto range = std::ranges::equal_range(partial, p.agent, {}, &Partial::agent);
+  const auto first = partial.begin() + (place_of(p.agent) - partial.cbegin());
+  auto last = first;
   // Each lane once, with its latest epoch.
-  for (Partial& known : range) {
-    if (known.epoch < p.epoch)
-      known.lanes &= ~p.lanes;
-    else if (known.epoch == p.epoch)
-      p.lanes |= std::exchange(known.lanes, 0);
+  for (; last != partial.end() && last->agent == p.agent; ++last) {
+    if (last->epoch < p.epoch)
+      last->lanes &= ~p.lanes;
+    else if (last->epoch == p.epoch)
+      p.lanes |= std::exchange(last->lanes, 0);
     else
-      p.lanes &= ~known.lanes;
+      p.lanes &= ~last->lanes;
   }
-  const auto kept =
-      std::remove_if(range.begin(), range.end(), [](const Partial& known) { return known.lanes == 0; });
-  const auto at = partial.erase(kept, range.end());
+  const auto kept = std::remove_if(first, last, [](const Partial& known) { return known.lanes == 0; });
+  const auto at = partial.erase(kept, last);
   if (p.lanes == 0) return;
   if (p.lanes != 0xffffffffu) {
     partial.insert(at, p);

@@ -26,8 +26,10 @@ struct Known {
   bool empty() const { return agents.empty(); }
   /// Those of one agent.
   std::span<const Partial> partial_of(std::uint32_t agent) const {
-    const auto [begin, end] = std::ranges::equal_range(partial, agent, {}, &Partial::agent);
-    return {begin, end};
+    const auto first = static_cast<std::size_t>(place_of(agent) - partial.begin());
+    std::size_t last = first;
+    while (last < partial.size() && partial[last].agent == agent) ++last;
+    return {partial.data() + first, last - first};
   }
   /// Whether accesses of an agent at `epoch` by `lanes` are known.
   bool knows(std::uint32_t agent, std::uint32_t epoch, std::uint32_t lanes) const {
@@ -43,6 +45,13 @@ struct Known {
   /// Whether all of `other` is known.
   bool covers(const Known& other) const;
   void add(Partial p);
+
+ private:
+  /// Where those of an agent begin, or would.
+  std::vector<Partial>::const_iterator place_of(std::uint32_t agent) const {
+    return std::lower_bound(partial.begin(), partial.end(), agent,
+                            [](const Partial& p, std::uint32_t a) { return p.agent < a; });
+  }
 };
 void join(Known& into, const Known& other);
 

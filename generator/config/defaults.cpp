@@ -12,7 +12,7 @@ namespace kiln {
 namespace {
 
 /// Tiles of AMD kernels. No such GPU measured them: they follow from LDS, registers and the cycle model (bench/NOTES.md
-/// 173).
+/// 174).
 struct AmdTiles {
   static constexpr int kDeepestOf32 =
       256;  ///< columns of O and Q that 32x32 instructions leave registers beside

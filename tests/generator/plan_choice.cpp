@@ -273,6 +273,7 @@ TEST_CASE("a tile that leaves too few registers is refused with the nearest that
   };
   for (const Case& c : {
            Case{R"({"BM": 192)" + tensors, "sm_90a", "prefill", "/BM", "nearest legal: 128"},
+           Case{R"({"depth": 208, "BM": 192)", "sm_90a", "prefill", "/BM", "nearest legal: 128"},
            Case{R"({"BN": 64)" + tensors, "sm_90a", "prefill", "/BN", "nearest legal: 32"},
            Case{R"({"depth": 192, "schedule": "sm90_prefill_pingpong")" + tensors, "sm_90a", "prefill",
                 "/schedule", "nearest legal: sm90_prefill"},

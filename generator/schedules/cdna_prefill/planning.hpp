@@ -8,18 +8,18 @@ namespace kiln::cdna {
 
 /// What leaves the lanes of a block their registers, as compiled kernels show (clang 22; bench/NOTES.md by number).
 struct RegisterLimits {
-  static constexpr int kLoop = 64;  ///< of the loop, beside what lasts (173)
+  static constexpr int kLoop = 64;  ///< of the loop, beside what lasts (174)
   /// Columns of O under 32 x 32 instructions, past which compilers spill hundreds of registers; without a mask that ends
-  /// rows early they keep a second copy (173).
+  /// rows early they keep a second copy (174).
   static constexpr int kWideColumns = 384, kWideColumnsTwice = 256;
   /// Offsets of the copies of a tile, each in a register if the compiler may keep it: more are computed anew. Fewer
   /// where waves copy unequal parts, fewest in two waves a SIMD (166).
   static constexpr int kOffsets = 64, kOffsetsUnequal = 48, kOffsetsOfTwo = 15;
   /// Past this depth two waves a SIMD leave too few registers, and scratch memory is used in the loop. At some depths it
-  /// is not (173).
+  /// is not (174).
   static constexpr int kDeepest = 256, kWaves = 4;
   // Compilers were seen to keep below five sixths of the registers, or to spill; of few registers a sixteenth of O's copy
-  // is saved (173).
+  // is saved (174).
   static constexpr int kFew = 256;
   static constexpr int usable(int registers) { return registers * 5 / 6; }
   static constexpr int with_copy(int registers) { return registers * 17 / 16; }

@@ -81,7 +81,7 @@ bool check_meaning(const Config& c, Violations& out) {
   return check.passed();
 }
 
-/// Rows for which a thread has registers (ptxas 13.0; bench/NOTES.md 146, 173): slopes, words of bits and addresses of
+/// Rows for which a thread has registers (ptxas 13.0; bench/NOTES.md 146, 174): slopes, words of bits and addresses of
 /// captured tensors are kept for each, and ends of windows and chunks take many. With warps that convert a thread has 168
 /// of them instead of 255.
 struct RowLimits {

@@ -17,7 +17,7 @@ namespace {
 
 constexpr std::string_view kName = "sm100_prefill";
 
-/// Keys of a tile: a thread has a row of scores in registers, and more spill (ptxas 13.0; bench/NOTES.md 173). Fewer
+/// Keys of a tile: a thread has a row of scores in registers, and more spill (ptxas 13.0; bench/NOTES.md 174). Fewer
 /// where a row's scores change by their place.
 struct KeyLimits {
   static constexpr int kAny = 128;
@@ -144,7 +144,7 @@ void set_resolved(Config& c, const PrefillPlan& p, const std::array<int, 3>& sha
 }
 
 /// The largest share of exponentials on the FMA pipe that does not spill, up to a depth (ptxas 13.0; bench/NOTES.md 159,
-/// 173): of full rows of 16 bits, whose loop over the keys has no other end, alone and with log-sum-exps.
+/// 174): of full rows of 16 bits, whose loop over the keys has no other end, alone and with log-sum-exps.
 struct OffloadLimit {
   int deepest;
   double alone, with_lse;

@@ -17,7 +17,7 @@ namespace {
 
 constexpr const char* kName = "sm80_decode";
 
-/// What leaves a thread registers beside O, and what keeps the memory busy (bench/NOTES.md 173).
+/// What leaves a thread registers beside O, and what keeps the memory busy (bench/NOTES.md 174).
 struct TileLimits {
   static constexpr int kQInRegisters = 128;  ///< depth up to which Q's fragments stay in registers
   static constexpr int kWideKeys = 32,

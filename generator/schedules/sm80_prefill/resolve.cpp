@@ -27,14 +27,14 @@ struct Tiles {
   int BM, BN, stages;
 };
 /// Small blocks, several to an SM, hide each other's barriers; wide heads need the rows of more warps to pay
-/// for the copies of K and V, and have room for one stage of each only (bench/NOTES.md 173).
+/// for the copies of K and V, and have room for one stage of each only (bench/NOTES.md 174).
 constexpr Tiles kTiles[] = {{128, 64, 64, 2}, {512, 128, 64, 1}};
 
 const Tiles& default_tiles(int depth) {
   return depth <= kTiles[0].deepest ? kTiles[0] : kTiles[1];
 }
 
-/// Registers of a thread beside those that live through a tile (ptxas 13.0; bench/NOTES.md 173).
+/// Registers of a thread beside those that live through a tile (ptxas 13.0; bench/NOTES.md 174).
 struct RegisterLimits {
   static constexpr int kSpare = 56;       ///< fragments in flight and addresses
   static constexpr int kSpareWithQ = 80;  ///< the same where Q stays in registers

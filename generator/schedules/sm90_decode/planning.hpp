@@ -22,7 +22,7 @@ inline bool single_rows(const Config& c) {
 
 // ---- tiles.cpp
 
-/// Registers of a thread, counted, up to which ptxas 13.0 spills none (bench/NOTES.md 173). Where rows are chosen,
+/// Registers of a thread, counted, up to which ptxas 13.0 spills none (bench/NOTES.md 174). Where rows are chosen,
 /// names of rows count too, and words of their masks: two for each.
 struct DecodeRegisters {
   static constexpr int kAny = 200;    ///< beyond it a config is refused

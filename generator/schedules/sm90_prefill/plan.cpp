@@ -345,6 +345,14 @@ class Planner {
     p_.math_registers = (three ? RegisterLimits::kMathOfThree : RegisterLimits::kMathOfTwo) - lent;
     p_.producer_registers = (three ? RegisterLimits::kProducerOfThree : RegisterLimits::kProducerOfTwo) +
                             lent * p_.num_math_warpgroups;
+    if (three && p_.ov_depth > RegisterLimits::kColumnsOfThree) {
+      refuse_("sm90_prefill", {"/BM"},
+              fmt::format(
+                  "3 consumer warpgroups leave too few registers to multiply by {} columns of V, at most {}",
+                  p_.ov_depth, RegisterLimits::kColumnsOfThree),
+              "128");
+      return false;
+    }
     if (live <= limit) return true;
     const int step = p_.step_elements(), bn = (limit - p_.ov_depth / 2) * 4 / 3 / step * step;
     refuse_("sm90_prefill", {"/BN", "/BM"},

@@ -33,6 +33,8 @@ struct RegisterLimits {
   static constexpr int kMathOfTwo = 232, kMathOfThree = 160, kProducerOfTwo = 40, kProducerOfThree = 32;
   static constexpr int kMostParts = 5;     ///< that S is watched in (41, 140)
   static constexpr int kPartOfThree = 16;  ///< registers of one, with three warpgroups
+  /// Columns of V in one product for which ptxas 13.0 has registers in a launch of three math warpgroups.
+  static constexpr int kColumnsOfThree = 192;
   static constexpr int kKeptModifier =
       8;  ///< of a score modifier, of whose others three warpgroups keep half
 };
