@@ -50,19 +50,25 @@ struct LaneEpochs {
   std::array<std::uint32_t, 32> epochs;
 };
 
+/// Calls f(partial) for those of `other` that `known` does not cover, until it returns false; whether it never did.
+template <class F>
+bool each_unknown(const Known& known, const Known& other, F f) {
+  for (std::size_t i = 0; i < other.partial.size();) {
+    const std::uint32_t agent = other.partial[i].agent;
+    const LaneEpochs mine(known, agent);
+    for (; i < other.partial.size() && other.partial[i].agent == agent; ++i)
+      if (!mine.covers(other.partial[i]) && !f(other.partial[i])) return false;
+  }
+  return true;
+}
+
 }  // namespace
 
 bool Known::covers(const Known& other) const {
   if (other.agents.size() > agents.size()) return false;
   for (std::size_t i = 0; i < other.agents.size(); ++i)
     if (other.agents[i] > agents[i]) return false;
-  for (std::size_t i = 0; i < other.partial.size();) {
-    const std::uint32_t agent = other.partial[i].agent;
-    const LaneEpochs mine(*this, agent);
-    for (; i < other.partial.size() && other.partial[i].agent == agent; ++i)
-      if (!mine.covers(other.partial[i])) return false;
-  }
-  return true;
+  return each_unknown(*this, other, [](const Partial&) { return false; });
 }
 
 void Known::add(Partial p) {
@@ -95,12 +101,10 @@ void join(Known& into, const Known& other) {
     std::erase_if(into.partial, [&](const Partial& p) {
       return p.agent < into.agents.size() && into.agents[p.agent] >= p.epoch;
     });
-  for (std::size_t i = 0; i < other.partial.size();) {
-    const std::uint32_t agent = other.partial[i].agent;
-    const LaneEpochs mine(into, agent);
-    for (; i < other.partial.size() && other.partial[i].agent == agent; ++i)
-      if (!mine.covers(other.partial[i])) into.add(other.partial[i]);
-  }
+  each_unknown(into, other, [&](const Partial& p) {
+    into.add(p);
+    return true;
+  });
 }
 
 void join(Clock& into, const Clock& other) {

@@ -144,4 +144,10 @@ Lines fill_template(std::string_view file, std::string_view section, const Holes
   fail("no section", section);
 }
 
+Lines fill_section(std::string_view file, std::string_view section, const Holes& holes) {
+  Lines lines = fill_template(file, section, holes);
+  lines.drop_blank_end();
+  return lines;
+}
+
 }  // namespace kiln

@@ -36,7 +36,10 @@ class Holes {
 /// (internal) for a section, a hole or a condition that is not there, and for an `if` without its `end`.
 Lines fill_template(std::string_view file, std::string_view section, const Holes& holes);
 
-/// The same for a section's text, whose first line is line `first.line` of `first.file`.
+/// The same without those blank lines, for a hole of another section.
+Lines fill_section(std::string_view file, std::string_view section, const Holes& holes);
+
+/// As fill_template, for a section's text, whose first line is line `first.line` of `first.file`.
 Lines fill_text(std::string_view text, const Holes& holes, LineOrigin first = {"", 1});
 
 }  // namespace kiln

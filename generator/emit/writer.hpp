@@ -82,4 +82,12 @@ class Writer {
   int indent_ = 0;
 };
 
+/// What `emit`, called with a writer, writes.
+template <class Emit>
+std::string text_of(const Emit& emit) {
+  Writer w;
+  emit(w);
+  return w.text();
+}
+
 }  // namespace kiln

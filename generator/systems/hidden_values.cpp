@@ -229,8 +229,8 @@ void HiddenValues::add_params(std::vector<KernelParam>& params, const Config& re
     for (KernelParam param : MHAOperand(kind, 1, 1).params())
       if (param.role.front() == 'k') param.role = "k_rope" + param.role.substr(1), add(param);
   if (!resolved.operand->quantization) return;
-  std::vector<KernelParam> scales{{Kind::pointer, "k_scale", {}}};
-  if (!alias) scales.push_back({Kind::pointer, "v_scale", {}});
+  std::vector<KernelParam> scales;
+  add_scale_pointers(scales, !alias);
   if (scales_by_row(resolved.operand->quantization)) add_scale_strides(scales, *resolved.operand, !alias);
   for (const KernelParam& param : scales) add(param);
 }

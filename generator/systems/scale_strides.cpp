@@ -8,6 +8,11 @@
 
 namespace kiln {
 
+void add_scale_pointers(std::vector<KernelParam>& params, bool own_v) {
+  params.push_back({KernelParam::Kind::pointer, "k_scale", {}});
+  if (own_v) params.push_back({KernelParam::Kind::pointer, "v_scale", {}});
+}
+
 void add_scale_strides(std::vector<KernelParam>& params, const OperandConfig& operand, bool own_v) {
   const auto add = [&](const std::string& axis) {
     params.push_back({KernelParam::Kind::i64, "k_scale_stride_" + axis, {}});

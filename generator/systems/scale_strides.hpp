@@ -1,4 +1,4 @@
-// Parameters that the address of a row's scale takes.
+// Parameters for the scales of K and V: where they are, and what the address of a row's scale takes.
 #pragma once
 
 #include <string>
@@ -8,6 +8,9 @@
 #include <kiln/source.hpp>
 
 namespace kiln {
+
+/// Pointers to the scales of K and (`own_v`) V.
+void add_scale_pointers(std::vector<KernelParam>& params, bool own_v = true);
 
 /// Strides of the scales of K and (`own_v`) V: of pages or sequences, and of heads where those of a head lie
 /// together.

@@ -38,7 +38,8 @@ struct KernelCode {
   KernelInfo info;
   Abi abi;
   std::uint64_t entry = 0, end = 0;  ///< address range of the code
-  bool one_wave() const { return info.max_workgroup > 0 && info.max_workgroup <= 64; }  ///< blocks of it are
+  /// Whether a block of it is never more than one wave.
+  bool one_wave() const { return info.max_workgroup > 0 && info.max_workgroup <= kLanes; }
 };
 
 /// Where code addresses start in the emulated address space: addresses in the code object are relative to it.

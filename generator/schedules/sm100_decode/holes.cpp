@@ -12,12 +12,6 @@ namespace {
 
 using Emit = void (*)(Writer&, const DecodePlan&);
 
-std::string text_of(const DecodePlan& p, Emit emit) {
-  Writer w;
-  emit(w, p);
-  return w.text();
-}
-
 /// Keys that no row of the tile has hidden, and what masks and modifiers ask of the rows.
 void emit_limits(Writer& w, const DecodePlan& p) {
   const ScoreContext context = p.score_context();
@@ -77,17 +71,13 @@ constexpr std::pair<const char*, RingEmit> kRingBlocks[] = {
 };
 
 void add_ring_blocks(Holes& holes, const DecodePlan& p, const Rings& rings) {
-  for (const auto& [name, emit] : kRingBlocks) {
-    Writer w;
-    emit(w, rings);
-    holes.text(name, w.text());
-  }
-  Writer output, states;
-  emit_issue_output(output, p, rings);
-  holes.text("issue_output", output.text());
-  p.k->ring().emit_state(states, false);
-  rings.emit_v_state(states);
-  holes.text("consumer_states", states.text());
+  for (const auto& block : kRingBlocks)
+    holes.text(block.first, text_of([&](Writer& w) { block.second(w, rings); }));
+  holes.text("issue_output", text_of([&](Writer& w) { emit_issue_output(w, p, rings); }));
+  holes.text("consumer_states", text_of([&](Writer& w) {
+               p.k->ring().emit_state(w, false);
+               rings.emit_v_state(w);
+             }));
 }
 
 void add_numbers(Holes& holes, const DecodePlan& p) {
@@ -200,19 +190,10 @@ void add_lanes(Holes& holes, const DecodePlan& p) {
   holes.text("p_at", texts.p_at).text("p_chunk", texts.p_chunk);
 }
 
-template <class Emit>
-std::string text_by(const Emit& emit) {
-  Writer w;
-  emit(w);
-  return w.text();
-}
-
 /// A section of the template without the blank lines at its end; none without a name.
 std::string section(std::string_view name, const Holes& holes) {
   if (name.empty()) return "";
-  Lines lines = fill_template("sm100_decode.cuh", name, holes);
-  lines.drop_blank_end();
-  return lines.text();
+  return fill_section("sm100_decode.cuh", name, holes).text();
 }
 
 /// Of set-up: what stands there or does not.
@@ -236,12 +217,12 @@ void add_conditional_lines(Holes& holes, const DecodePlan& p) {
 
 /// What scales do in each role, beside what the rings do there.
 void add_scale_blocks(Holes& holes, const Rings& rings, const KeyScales& scales) {
-  holes.text("places", text_by([&](Writer& w) { rings.emit_places(w), scales.emit_places(w); }));
-  holes.text("v_state", text_by([&](Writer& w) { rings.emit_softmax_state(w), scales.emit_state(w); }));
-  holes.text("head_scale", text_by([&](Writer& w) { scales.emit_item(w); }));
-  holes.text("softmax_step", text_by([&](Writer& w) { rings.emit_softmax_step(w), scales.emit_step(w); }));
-  holes.text("turn", text_by([&](Writer& w) { scales.emit_turn(w); }));
-  holes.text("next_turn", text_by([&](Writer& w) { scales.emit_next_turn(w); }));
+  holes.text("places", text_of([&](Writer& w) { rings.emit_places(w), scales.emit_places(w); }));
+  holes.text("v_state", text_of([&](Writer& w) { rings.emit_softmax_state(w), scales.emit_state(w); }));
+  holes.text("head_scale", text_of([&](Writer& w) { scales.emit_item(w); }));
+  holes.text("softmax_step", text_of([&](Writer& w) { rings.emit_softmax_step(w), scales.emit_step(w); }));
+  holes.text("turn", text_of([&](Writer& w) { scales.emit_turn(w); }));
+  holes.text("next_turn", text_of([&](Writer& w) { scales.emit_next_turn(w); }));
 }
 
 }  // namespace
@@ -253,7 +234,7 @@ Holes holes_of(const DecodePlan& p, const Rings& rings, const KeyScales& scales)
   add_lanes(holes, p);
   add_ring_blocks(holes, p, rings);
   add_scale_blocks(holes, rings, scales);
-  for (const auto& [name, emit] : kBlocks) holes.text(name, text_of(p, emit));
+  for (const auto& block : kBlocks) holes.text(block.first, text_of([&](Writer& w) { block.second(w, p); }));
   add_conditional_lines(holes, p);
   holes.when("splits", p.stream->splits()).when("sink", p.results.sink()).when("lse", p.results.lse());
   holes.when("hidden", p.hidden.on());

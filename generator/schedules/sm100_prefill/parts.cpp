@@ -17,9 +17,7 @@ Parts::Parts(const PrefillPlan& its_plan)
       hidden(hidden_of(*this)) {}
 
 Lines section(const char* name, const Holes& holes) {
-  Lines lines = fill_template("sm100_prefill.cuh", name, holes);
-  lines.drop_blank_end();
-  return lines;
+  return fill_section("sm100_prefill.cuh", name, holes);
 }
 
 }  // namespace kiln::sm100::prefill

@@ -192,14 +192,6 @@ std::unique_ptr<const HiddenColumns> hidden_of(const Parts& parts);
 /// A section of the kernel's template.
 Lines section(const char* name, const Holes& holes);
 
-/// What `emit` writes, for a hole.
-template <class Emit>
-std::string text_of(const Emit& emit) {
-  Writer w;
-  emit(w);
-  return w.text();
-}
-
 // The roles, each the branch of its warps. `holes` has the numbers and addresses of the kernel.
 void emit_softmax(Writer& w, const Parts& parts, Holes holes);
 void emit_correction(Writer& w, const Parts& parts, Holes holes);

@@ -8,14 +8,10 @@
 namespace kiln::sm80 {
 namespace {
 
-void add_pointers(std::vector<KernelParam>& params) {
-  for (const char* role : {"k_scale", "v_scale"}) params.push_back({KernelParam::Kind::pointer, role, {}});
-}
-
 class HeadScales final : public KeyScales {
  public:
   using KeyScales::KeyScales;
-  void add_params(std::vector<KernelParam>& params) const override { add_pointers(params); }
+  void add_params(std::vector<KernelParam>& params) const override { add_scale_pointers(params); }
   void emit_item(Writer& w) const override {
     w.line("const float k_factor = k_scale[{0}], v_factor = v_scale[{0}];",
            scale_of_head(*p_.quantization, "s.batch", "s.kv_head"));
@@ -31,7 +27,7 @@ class TokenScales final : public KeyScales {
  public:
   using KeyScales::KeyScales;
   void add_params(std::vector<KernelParam>& params) const override {
-    add_pointers(params);
+    add_scale_pointers(params);
     add_scale_strides(params, *p_.config.operand, true);
   }
   void emit_setup(Writer& w) const override {

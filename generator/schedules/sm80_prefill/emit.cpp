@@ -8,6 +8,7 @@
 #include "generator/emit/parameters.hpp"
 #include "generator/schedules/common/kv_loop_text.hpp"
 #include "generator/schedules/sm80_prefill/parts.hpp"
+#include "generator/systems/scale_strides.hpp"
 
 namespace kiln::sm80 {
 namespace {
@@ -20,7 +21,7 @@ std::vector<KernelParam> kernel_params(const Parts& parts) {
   for (const char* role : {"q", "k", "v", "o"}) add(Kind::pointer, role);
   p.results.add_pointers(params);
   parts.sequences->add_offsets(params);
-  if (p.config.operand->quantization) add(Kind::pointer, "k_scale"), add(Kind::pointer, "v_scale");
+  if (p.config.operand->quantization) add_scale_pointers(params);
   p.scales->add_params(params);
   add(Kind::i32, "heads_q");
   add(Kind::i32, "heads_kv");

@@ -29,8 +29,8 @@ class HeadScales : public KeyScales {
  public:
   using KeyScales::KeyScales;
   void add_params(std::vector<KernelParam>& params) const override {
-    if (p_.fp8_q) params.push_back({Kind::pointer, "q_scale", {}});
-    for (const char* tensor : tensors()) params.push_back({Kind::pointer, tensor, {}});
+    add_query(params);
+    add_scale_pointers(params, !p_.v_in_k);
   }
   void emit_query_scale(Writer& w) const override {
     if (p_.fp8_q && !by_sequence()) w.line("const float query_scale = q_scale[0];");
@@ -79,7 +79,7 @@ class TokenScales : public KeyScales {
   using KeyScales::KeyScales;
   void add_params(std::vector<KernelParam>& params) const override {
     add_query(params);
-    for (const char* tensor : tensors()) params.push_back({Kind::pointer, tensor, {}});
+    add_scale_pointers(params, !p_.v_in_k);
     add_scale_strides(params, *p_.config.operand, !p_.v_in_k);
   }
   void use(Prelude& prelude) const override { prelude.use("copy_async_4"); }
@@ -125,9 +125,6 @@ class TokenScales : public KeyScales {
   }
 
  protected:
-  void add_query(std::vector<KernelParam>& params) const {
-    if (p_.fp8_q) params.push_back({Kind::pointer, "q_scale", {}});
-  }
   /// Bytes from the scale of this lane's key to those of the keys 64 and 16 keys on.
   virtual int block_bytes() const { return 256; }
   virtual int warp_bytes() const { return 64; }
@@ -182,6 +179,10 @@ class TileScales final : public TokenScales {
 };
 
 }  // namespace
+
+void KeyScales::add_query(std::vector<KernelParam>& params) const {
+  if (p_.fp8_q) params.push_back({Kind::pointer, "q_scale", {}});
+}
 
 std::vector<const char*> KeyScales::tensors() const {
   return p_.v_in_k ? std::vector<const char*>{"k_scale"} : std::vector<const char*>{"k_scale", "v_scale"};

@@ -68,6 +68,8 @@ class KeyScales {
   virtual std::string address(bool /*k*/, int /*group*/) const { return ""; }
 
  protected:
+  /// Q's, where Q is FP8.
+  void add_query(std::vector<KernelParam>& params) const;
   std::vector<const char*> tensors() const;
 
   const DecodePlan& p_;

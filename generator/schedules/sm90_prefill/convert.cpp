@@ -155,13 +155,14 @@ layout::Proof WidenedTiles::proof(const char* name, int depth) const {
   const int row = threads_of_row();
   layout::Proof proof{std::string(name) + ": converters store every element where wgmma reads it", true, 0};
   unsigned banks = 0;
+  std::vector<Stretch> from;
   for (int i = 0; i < p_.BN * depth / 16; ++i) {
     // As emitted: thread and turn give the address; the raw tile is read in order, or by rows of panels.
     const int thread = i % kThreads, turn = i / kThreads, line = thread / row;
     const int bits = p_.span_bytes == 128 ? line & 7 : p_.span_bytes == 64 ? line >> 1 & 3 : line >> 2 & 1;
     const int to = (turn * (kThreads / row) + line) * p_.span_bytes + ((2 * (thread % row) ^ bits) << 4);
     const int key = i / row % p_.BN, column = i / row / p_.BN * p_.panel_columns() + i % row * 16;
-    const std::vector<Stretch> from = stretches(turn);
+    if (thread == 0) from = stretches(turn);
     const auto mine = std::ranges::find_if(from, [&](const Stretch& s) { return line < s.below; });
     proof.holds &= mine != from.end() && line + mine->row == key && mine->panel == i / row / p_.BN;
     for (int e = 0; e < 16; ++e) {

@@ -119,6 +119,8 @@ struct Landing {
   int fold = 1;                           ///< panels of one copy
   int first_panel = 0;
 
+  /// Rotary columns of K, which come behind its other panels, have no scales.
+  bool has_scales() const { return first_panel == 0; }
   std::string at(const PrefillPlan& p, int panel, int row) const {
     return fmt::format("{} + {} * {} + {}", base, ring.stage(), slot_bytes,
                        panel * p.BN * row_bytes + row * row_bytes);

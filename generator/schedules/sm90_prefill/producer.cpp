@@ -18,7 +18,7 @@ class Boxes : public KeyCopies {
  protected:
   void emit_landing(Writer& w, const Tensor& of, const Landing& to, const std::string& block,
                     const SlotWaits& waits) const {
-    const bool scaled = to.first_panel == 0;
+    const bool scaled = to.has_scales();
     for (int qk = 0; qk < to.panels / to.chunk_panels; ++qk) {
       waits.emit(w, to.ring, qk);
       if (scaled) parts_.scales->emit_load(w, of, block);
@@ -98,7 +98,7 @@ class Pages final : public KeyCopies {
   void emit_landing(Writer& w, const Tensor& of, const Landing& to, const std::string& block,
                     const SlotWaits& waits) const {
     const auto& operand = *p_.operand;
-    const bool scaled = to.first_panel == 0;
+    const bool scaled = to.has_scales();
     for (int qk = 0; qk < to.panels / to.chunk_panels; ++qk) {
       waits.emit(w, to.ring, qk);
       w.line("if (lane == 0) mbarrier_arrive_expect_tx({}, {});", to.ring.full(qk),

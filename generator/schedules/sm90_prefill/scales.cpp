@@ -13,21 +13,33 @@ void add_pointer(std::vector<KernelParam>& params, const char* role) {
   params.push_back({KernelParam::Kind::pointer, role, {}});
 }
 
+/// Scores are multiplied by scales: rotary columns apart have none, so their products add to what has been multiplied.
+class ScoreScales : public KeyScales {
+ public:
+  using KeyScales::KeyScales;
+  void emit_scores(Writer& w) const override {
+    if (!p_.rope_apart()) emit_scaled(w);
+  }
+
+ protected:
+  /// S of all columns that are scaled, or of the last group of them, times the scales.
+  virtual void emit_scaled(Writer& w) const = 0;
+  bool changes_unit(int step) const override { return p_.begins_rope(step); }
+  void emit_change(Writer& w, int /*step*/) const override { emit_scaled(w); }
+};
+
 /// One scale for a head, or for all.
-class HeadScales : public KeyScales {
+class HeadScales : public ScoreScales {
  public:
   /// `query`: the index of Q's scale, empty where it has none.
-  HeadScales(const Parts& parts, std::string query) : KeyScales(parts), query_(std::move(query)) {}
+  HeadScales(const Parts& parts, std::string query) : ScoreScales(parts), query_(std::move(query)) {}
   void add_params(std::vector<KernelParam>& params) const override {
     if (!query_.empty()) add_pointer(params, "q_scale");
-    add_pointer(params, "k_scale"), add_pointer(params, "v_scale");
+    add_scale_pointers(params);
   }
   void emit_item(Writer& w) const override {
     w.line("const float key_scale = {}k_scale[{}];", query_.empty() ? "" : "q_scale[" + query_ + "] * ",
            p_.head_of_scales());
-  }
-  void emit_scores(Writer& w) const override {
-    if (!p_.rope_apart()) emit_times(w);
   }
   void emit_output_scale(Writer& w) const override {
     w.line("const float value_scale = v_scale[{}];", p_.head_of_scales());
@@ -36,16 +48,14 @@ class HeadScales : public KeyScales {
   const char* output_scale() const override { return "out_scale"; }
 
  protected:
-  bool changes_unit(int step) const override { return p_.begins_rope(step); }
-  void emit_change(Writer& w, int /*step*/) const override { emit_times(w); }
-
- private:
-  void emit_times(Writer& w) const {
+  void emit_scaled(Writer& w) const override {
     for (int i = 0; i < p_.BN / 2; i += 4)
       w.line(
           "s_acc[{}] *= key_scale; s_acc[{}] *= key_scale; s_acc[{}] *= key_scale; s_acc[{}] *= key_scale;",
           i, i + 1, i + 2, i + 3);
   }
+
+ private:
   std::string query_;
 };
 
@@ -98,7 +108,7 @@ class CopiesByLane final : public ScaleCopies {
  public:
   using ScaleCopies::ScaleCopies;
   void add_params(std::vector<KernelParam>& params) const override {
-    add_pointer(params, "k_scale"), add_pointer(params, "v_scale");
+    add_scale_pointers(params);
     add_scale_strides(params, *p_.config.operand, true);
   }
   const char* section() const override { return "copy_async_4"; }
@@ -150,9 +160,9 @@ std::unique_ptr<const ScaleCopies> scale_copies_of(const Parts& parts) {
 }
 
 /// One for each key.
-class TokenScales : public KeyScales {
+class TokenScales : public ScoreScales {
  public:
-  explicit TokenScales(const Parts& parts) : KeyScales(parts), copies_(scale_copies_of(parts)) {}
+  explicit TokenScales(const Parts& parts) : ScoreScales(parts), copies_(scale_copies_of(parts)) {}
   void add_params(std::vector<KernelParam>& params) const override { copies_->add_params(params); }
   void use(Prelude& prelude) const override {
     prelude.use(copies_->section());
@@ -171,14 +181,9 @@ class TokenScales : public KeyScales {
   void emit_copy(Writer& w, const Tensor& of, const std::string& block) const override {
     copies_->emit_copy(w, slots(of), block);
   }
-  void emit_scores(Writer& w) const override {
-    if (!p_.rope_apart()) emit_last_times(w);
-  }
 
  protected:
-  bool changes_unit(int step) const override { return p_.begins_rope(step); }
-  void emit_change(Writer& w, int /*step*/) const override { emit_last_times(w); }
-  void emit_last_times(Writer& w) const {
+  void emit_scaled(Writer& w) const override {
     w.comment("scales of the keys");
     emit_times(w, p_.k_groups() - 1);
   }
@@ -269,7 +274,7 @@ class SplitScales final : public WidenedTokenScales {
     return group || WidenedTokenScales::changes_unit(step);
   }
   void emit_change(Writer& w, int step) const override {
-    if (p_.begins_rope(step)) return emit_last_times(w);
+    if (p_.begins_rope(step)) return emit_scaled(w);
     emit_times(w, step * p_.step_elements() / block() - 1);
   }
   int block() const { return p_.config.operand->quantization->block; }

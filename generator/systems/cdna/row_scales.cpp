@@ -34,10 +34,8 @@ void RowScales::add_params(std::vector<KernelParam>& params, bool own_v) const {
 void add_scale_params(std::vector<KernelParam>& params, const Config& resolved, const RowScales& rows,
                       bool own_v) {
   if (!resolved.operand->quantization) return;
-  const auto add = [&](const char* role) { params.push_back({KernelParam::Kind::pointer, role, {}}); };
-  if (is_fp8(resolved.dtype)) add("q_scale");
-  add("k_scale");
-  if (own_v) add("v_scale");
+  if (is_fp8(resolved.dtype)) params.push_back({KernelParam::Kind::pointer, "q_scale", {}});
+  add_scale_pointers(params, own_v);
   rows.add_params(params, own_v);
 }
 
