@@ -15,6 +15,7 @@
 #include "cli/commands.hpp"
 #include "cli/generate/config_source.hpp"
 #include "cli/output.hpp"
+#include "cli/sweep/ahead.hpp"
 #include "cli/sweep/random_sweep.hpp"
 #include "cli/sweep/shrink.hpp"
 #include "cli/sweep/sweep_cover.hpp"
@@ -68,6 +69,13 @@ Shard parse_shard(const std::string& text) {
 struct Selection {
   std::vector<std::size_t> order;
   std::size_t run = 0;
+};
+
+// A member and how far it came: its entry of the log, and what runs where it has compiled and passed L2.
+struct Member {
+  Json entry;
+  std::optional<Plan> plan;
+  KernelSource source;
 };
 
 class Sweep {
@@ -194,31 +202,40 @@ class Sweep {
   }
 
   // Members of this shard that are not in the log.
-  std::size_t to_compile(const Selection& selection) const {
-    std::size_t count = 0;
-    for (std::size_t i = 0; i < selection.order.size(); ++i)
-      count += shard_.has(i) && log_.find(valid_[selection.order[i]]->config, i < selection.run) == nullptr;
-    return count;
+  std::vector<std::size_t> to_compile(const Selection& selection) const {
+    std::vector<std::size_t> out;
+    for (std::size_t i = 0; i < selection.order.size(); ++i) {
+      if (shard_.has(i) && log_.find(config_of(selection, i), i < selection.run) == nullptr) out.push_back(i);
+    }
+    return out;
+  }
+  const Json& config_of(const Selection& selection, std::size_t i) const {
+    return valid_[selection.order[i]]->config;
   }
 
+  // Members are compiled on all cores ahead of those that run.
   void compile_and_run(const Selection& selection) {
     RuntimeOptions runtime_options;
     runtime_options.device = "emulated";
     Runtime runtime(runtime_options);
-    ProgressCount count(to_compile(selection));
-    std::size_t done = 0;
+    const std::vector<std::size_t> members = to_compile(selection);
+    ProgressCount count(members.size());
+    Ahead<Member> ahead(members.size(), [&](std::size_t n) {
+      return compiled_member(runtime, config_of(selection, members[n]));
+    });
+    auto next = members.begin();
     for (std::size_t i = 0; i < selection.order.size(); ++i) {
       if (!shard_.has(i)) continue;
-      const Json& config = valid_[selection.order[i]]->config;
       const bool run = i < selection.run;
-      if (const Json* before = log_.find(config, run)) {
-        account(*before);
+      if (next == members.end() || *next != i) {
+        account(*log_.find(config_of(selection, i), run));
         ++resumed_;
         continue;
       }
+      const auto done = static_cast<std::size_t>(next++ - members.begin());
       if (out_of_time()) continue;
-      count.show(done++, config.dump());
-      Json entry = climb(runtime, config, i, run);
+      count.show(done, config_of(selection, i).dump());
+      Json entry = climbed(runtime, ahead.take(), i, run);
       if (entry["level"] != "passed") shrink(runtime, entry, i);
       log_.add(entry);
       account(entry);
@@ -256,27 +273,45 @@ class Sweep {
   }
 
   Json climb(Runtime& runtime, const Json& config, std::size_t position, bool run) const {
-    Json entry{{"config", config}, {"level", "passed"}, {"error", ""}, {"ran", false}};
+    return climbed(runtime, compiled_member(runtime, config), position, run);
+  }
+
+  // An error of the environment ends the sweep; any other is what became of the member.
+  template <class Step>
+  static void take_step(Json& entry, const Step& step) {
     try {
-      climb(runtime, entry, position, run);
+      step();
     } catch (const Error& error) {
       if (error.code() == ErrorCode::environment) throw;
       entry["level"] = "compile";
       entry["error"] = error.what();
     }
-    return entry;
   }
 
-  void climb(Runtime& runtime, Json& entry, std::size_t position, bool run) const {
-    const Plan plan = make_plan(parse_config(entry["config"].dump(), "sweep"));
-    const KernelSource source = generate(plan);
-    const auto binary = runtime.compile(source);
-    if (const std::vector<std::string> broken = static_failures(plan, source.manifest, *binary);
-        !broken.empty()) {
-      entry["level"] = "L2";
-      entry["error"] = fmt::format("{}: {}", source.manifest.name, fmt::join(broken, "; "));
-    }
-    if (!run || entry["level"] != "passed") return;
+  // Generated, compiled and held to L2. Called from several threads.
+  static Member compiled_member(Runtime& runtime, const Json& config) {
+    Member member;
+    member.entry = {{"config", config}, {"level", "passed"}, {"error", ""}, {"ran", false}};
+    take_step(member.entry, [&] {
+      member.plan = make_plan(parse_config(config.dump(), "sweep"));
+      member.source = generate(*member.plan);
+      const auto binary = runtime.compile(member.source);
+      const std::vector<std::string> broken = static_failures(*member.plan, member.source.manifest, *binary);
+      if (broken.empty()) return;
+      member.entry["level"] = "L2";
+      member.entry["error"] = fmt::format("{}: {}", member.source.manifest.name, fmt::join(broken, "; "));
+    });
+    return member;
+  }
+
+  // The entry of a compiled member, which was run if that is asked for.
+  Json climbed(Runtime& runtime, Member member, std::size_t position, bool run) const {
+    if (run && member.entry["level"] == "passed")
+      take_step(member.entry, [&] { run_member(runtime, member, position); });
+    return std::move(member.entry);
+  }
+
+  void run_member(Runtime& runtime, Member& member, std::size_t position) const {
     EmulatorOptions emulator;
     // The policy changes from member to member, so that a sweep meets all three; whoever runs a member, it
     // is the same.
@@ -284,16 +319,18 @@ class Sweep {
         EmulatorOptions::Policy::random, EmulatorOptions::Policy::lazy, EmulatorOptions::Policy::eager};
     emulator.policy = kPolicies[position % 3];
     emulator.seed = options_.seed + position;
-    entry["ran"] = true;
+    member.entry["ran"] = true;
+    const Manifest& manifest = member.source.manifest;
     const LadderRun result =
-        run_cases(runtime, plan, source, boundary_cases(plan.resolved(), !options_.square), emulator, 2);
+        run_cases(runtime, *member.plan, member.source,
+                  boundary_cases(member.plan->resolved(), !options_.square), emulator, 2);
     if (result.passed()) return;
     const std::string why = !result.check.failures.empty()
                                 ? result.check.failures.front()
                                 : result.findings.front().kind + ": " + result.findings.front().message;
-    entry["level"] = "L3";
-    entry["error"] = fmt::format("{}: {} completion, seed {}: {} (config {})", source.manifest.name,
-                                 result.policy, emulator.seed, why, source.manifest.config_json);
+    member.entry["level"] = "L3";
+    member.entry["error"] = fmt::format("{}: {} completion, seed {}: {} (config {})", manifest.name,
+                                        result.policy, emulator.seed, why, manifest.config_json);
   }
 
   void report() const {
