@@ -1,7 +1,7 @@
 #include "generator/layout/banks.hpp"
 
 #include <algorithm>
-#include <set>
+#include <array>
 
 namespace kiln::layout {
 namespace {
@@ -51,35 +51,38 @@ int bytes_of(LdsAccess access) {
 
 BankCount count_banks(std::span<const std::uint32_t> addresses, int bytes, const Phases& phases, int banks) {
   BankCount count;
+  std::vector<std::uint32_t> words;
+  std::vector<int> wanted(static_cast<std::size_t>(banks));
   for (const auto& lanes : phases) {
-    std::vector<std::set<std::uint32_t>> words(static_cast<std::size_t>(banks));
+    words.clear();
     for (int lane : lanes) {
       const std::uint32_t address = addresses[static_cast<std::size_t>(lane)];
       if (address == kInactive) continue;
-      for (int b = 0; b < bytes; b += 4) {
-        const std::uint32_t word = (address + static_cast<std::uint32_t>(b)) / 4;
-        words[word % static_cast<std::uint32_t>(banks)].insert(word);
-      }
+      for (int b = 0; b < bytes; b += 4) words.push_back((address + static_cast<std::uint32_t>(b)) / 4);
     }
-    std::size_t deepest = 0;
-    for (const auto& bank : words) deepest = std::max(deepest, bank.size());
-    if (deepest == 0) continue;
+    if (words.empty()) continue;
+    std::sort(words.begin(), words.end());
+    words.erase(std::unique(words.begin(), words.end()), words.end());
+    std::fill(wanted.begin(), wanted.end(), 0);
+    for (const std::uint32_t word : words) ++wanted[word % static_cast<std::uint32_t>(banks)];
     count.phases += 1;
-    count.cycles += static_cast<int>(deepest);
+    count.cycles += *std::max_element(wanted.begin(), wanted.end());
   }
   return count;
 }
 
-Phases nvidia_phases(int bytes_per_lane) {
-  return consecutive(32, std::min(32, 128 / bytes_per_lane));
+const Phases& nvidia_phases(int bytes_per_lane) {
+  static const std::array<Phases, 3> all{consecutive(32, 32), consecutive(32, 16), consecutive(32, 8)};
+  return all[bytes_per_lane <= 4 ? 0 : bytes_per_lane <= 8 ? 1 : 2];
 }
 
 BankCount nvidia_banks(std::span<const std::uint32_t> addresses, int bytes_per_lane) {
   return count_banks(addresses, bytes_per_lane, nvidia_phases(bytes_per_lane), 32);
 }
 
-AmdPhases amd_phases(Target target, LdsAccess access) {
-  const bool gfx950 = target == Target::gfx950;
+namespace {
+
+AmdPhases made_phases(bool gfx950, LdsAccess access) {
   const Phases quarters = repeat_in_upper_half(
       {{{0, 3}, {20, 23}}, {{4, 7}, {16, 19}}, {{8, 11}, {28, 31}}, {{12, 15}, {24, 27}}});
   switch (access) {
@@ -104,8 +107,21 @@ AmdPhases amd_phases(Target target, LdsAccess access) {
   return {};
 }
 
+}  // namespace
+
+const AmdPhases& amd_phases(Target target, LdsAccess access) {
+  const auto made = [](bool gfx950) {
+    std::vector<AmdPhases> all;
+    for (int each = 0; each <= static_cast<int>(LdsAccess::write_b128); ++each)
+      all.push_back(made_phases(gfx950, static_cast<LdsAccess>(each)));
+    return all;
+  };
+  static const std::vector<AmdPhases> gfx950 = made(true), before = made(false);
+  return (target == Target::gfx950 ? gfx950 : before)[static_cast<std::size_t>(access)];
+}
+
 BankCount amd_banks(Target target, LdsAccess access, std::span<const std::uint32_t> addresses) {
-  const AmdPhases model = amd_phases(target, access);
+  const AmdPhases& model = amd_phases(target, access);
   return count_banks(addresses, bytes_of(access), model.phases, model.banks);
 }
 

@@ -30,7 +30,7 @@ inline constexpr std::uint32_t kInactive = ~0u;  ///< address of a lane that tak
 BankCount count_banks(std::span<const std::uint32_t> addresses, int bytes, const Phases& phases, int banks);
 
 /// Phases of a 32-lane access of 4, 8 or 16 bytes a lane.
-Phases nvidia_phases(int bytes_per_lane);
+const Phases& nvidia_phases(int bytes_per_lane);
 BankCount nvidia_banks(std::span<const std::uint32_t> addresses, int bytes_per_lane);
 
 enum class LdsAccess {
@@ -48,7 +48,7 @@ struct AmdPhases {
   int banks = 32;
   bool measured = true;  ///< false where the phases are an assumption
 };
-AmdPhases amd_phases(Target target, LdsAccess access);
+const AmdPhases& amd_phases(Target target, LdsAccess access);
 BankCount amd_banks(Target target, LdsAccess access, std::span<const std::uint32_t> addresses);
 
 }  // namespace kiln::layout

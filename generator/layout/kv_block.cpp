@@ -6,19 +6,22 @@
 
 namespace kiln::layout {
 
-std::uint32_t KvBlocks::offset(int stage, int key, int depth) const {
-  const int block = stage * blocks_per_stage + depth / bk_smem;
-  const auto e = static_cast<std::uint32_t>(key * bk_smem + depth % bk_smem);
+std::uint32_t KvBlocks::offset_in(int block, int element) const {
   return static_cast<std::uint32_t>(block * block_elements()) +
-         swizzled_element(swizzle, domain, e, static_cast<std::uint32_t>(simd));
+         swizzled_element(swizzle, domain, static_cast<std::uint32_t>(element),
+                          static_cast<std::uint32_t>(simd));
+}
+
+std::uint32_t KvBlocks::offset(int stage, int key, int depth) const {
+  return offset_in(stage * blocks_per_stage + depth / bk_smem, key * bk_smem + depth % bk_smem);
 }
 
 bool KvBlocks::is_bijection() const {
   std::vector<int> offsets;
-  for (int key = 0; key < BN; ++key) {
-    for (int depth = 0; depth < blocks_per_stage * bk_smem; ++depth) {
-      offsets.push_back(static_cast<int>(offset(0, key, depth)));
-    }
+  offsets.reserve(static_cast<std::size_t>(blocks_per_stage * block_elements()));
+  for (int block = 0; block < blocks_per_stage; ++block) {
+    for (int element = 0; element < block_elements(); ++element)
+      offsets.push_back(static_cast<int>(offset_in(block, element)));
   }
   return is_permutation(offsets);
 }

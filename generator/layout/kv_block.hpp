@@ -26,6 +26,10 @@ struct KvBlocks {
   std::uint32_t offset(int stage, int key, int depth) const;
   /// All `keys x depth` elements of a stage land on different offsets inside it.
   bool is_bijection() const;
+
+ private:
+  /// Of an element of a block, counted along depth, then keys.
+  std::uint32_t offset_in(int block, int element) const;
 };
 
 }  // namespace kiln::layout

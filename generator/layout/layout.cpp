@@ -1,5 +1,6 @@
 #include "generator/layout/layout.hpp"
 
+#include <cstdint>
 #include <functional>
 #include <numeric>
 
@@ -69,11 +70,12 @@ std::string Layout::to_string() const {
 }
 
 bool is_permutation(const std::vector<int>& offsets) {
-  std::vector<bool> seen(offsets.size(), false);
+  std::vector<std::uint8_t> seen(offsets.size());
   for (int offset : offsets) {
-    if (offset < 0 || offset >= static_cast<int>(offsets.size()) || seen[static_cast<std::size_t>(offset)])
+    if (offset < 0 || offset >= static_cast<int>(offsets.size()) ||
+        seen[static_cast<std::size_t>(offset)] != 0)
       return false;
-    seen[static_cast<std::size_t>(offset)] = true;
+    seen[static_cast<std::size_t>(offset)] = 1;
   }
   return true;
 }

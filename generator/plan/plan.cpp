@@ -67,7 +67,7 @@ class CompactSchedule final : public Schedule {
   Resources resources() const override { return unrolled_->resources(); }
   KernelSource emit() const override { return source_; }
   std::optional<KernelSource> emit_part() const override { return unrolled_->emit_part(); }
-  std::vector<layout::Proof> layout_proofs() const override { return unrolled_->layout_proofs(); }
+  std::vector<layout::Proof> make_layout_proofs() const override { return unrolled_->layout_proofs(); }
   Timeline timeline() const override { return unrolled_->timeline(); }
   int dealt_from_tiles() const override { return unrolled_->dealt_from_tiles(); }
   bool guards_hidden_values() const override { return unrolled_->guards_hidden_values(); }

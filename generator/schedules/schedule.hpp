@@ -4,6 +4,7 @@
 #pragma once
 
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <span>
 #include <string_view>
@@ -32,14 +33,24 @@ class Schedule {
   virtual KernelSource emit() const = 0;
   /// The kernel whose keys are a part of a sequence (include/kiln/part_kernels.hpp); nothing where there is none.
   virtual std::optional<KernelSource> emit_part() const { return std::nullopt; }
-  /// Level L1: every shared-memory map and register map of the kernel, checked by enumeration. Not cheap.
-  virtual std::vector<layout::Proof> layout_proofs() const { return {}; }
+  /// Level L1: every shared-memory map and register map of the kernel, checked by enumeration. Made at the first call,
+  /// which takes about a millisecond; from any thread.
+  const std::vector<layout::Proof>& layout_proofs() const {
+    std::call_once(proved_, [this] { proofs_ = make_layout_proofs(); });
+    return proofs_;
+  }
   /// A model of the main loop over time, for pictures; empty where a schedule has none.
   virtual Timeline timeline() const { return {}; }
   /// KV tiles a block from which on the end of the work goes to the blocks that are done first; 0: never.
   virtual int dealt_from_tiles() const { return 0; }
   /// V of a key that the mask hides from a row may hold anything (generator/systems/hidden_values.hpp).
   virtual bool guards_hidden_values() const { return false; }
+
+ private:
+  virtual std::vector<layout::Proof> make_layout_proofs() const { return {}; }
+
+  mutable std::once_flag proved_;
+  mutable std::vector<layout::Proof> proofs_;
 };
 
 struct ScheduleEntry {

@@ -38,7 +38,7 @@ class CdnaDecode final : public Schedule {
   KernelSource emit() const override { return cdna::emit_decode(plan_); }
   std::optional<KernelSource> emit_part() const override { return cdna::emit_decode(for_part(plan_)); }
   bool guards_hidden_values() const override { return plan_.hidden.on(); }
-  std::vector<layout::Proof> layout_proofs() const override {
+  std::vector<layout::Proof> make_layout_proofs() const override {
     std::vector<layout::Proof> proofs = plan_.streaming ? plan_.k->proofs() : plan_.k_tile->proofs();
     if (plan_.k_rope)
       for (auto& proof : plan_.k_rope->proofs()) proofs.push_back(std::move(proof));

@@ -26,7 +26,7 @@ class Sm100Decode final : public Schedule {
   Resources resources() const override {
     return {plan_.smem.bytes(), plan_.num_threads(), plan_.narrow ? 168 : 255};
   }
-  std::vector<layout::Proof> layout_proofs() const override {
+  std::vector<layout::Proof> make_layout_proofs() const override {
     std::vector<layout::Proof> proofs;
     plan_.q_descriptor().add_proofs(proofs, "Q", plan_.depth);
     plan_.p_descriptor().add_proofs(proofs, "P", plan_.BN);

@@ -26,7 +26,7 @@ class Sm100Prefill final : public Schedule {
   Resources resources() const override {
     return {plan_.smem.bytes(), sm100::PrefillPlan::kThreads, plan_.registers.softmax};
   }
-  std::vector<layout::Proof> layout_proofs() const override {
+  std::vector<layout::Proof> make_layout_proofs() const override {
     std::vector<layout::Proof> proofs;
     plan_.q_descriptor().add_proofs(proofs, "Q", plan_.depth);
     plan_.k->descriptor().add_proofs(proofs, "K", plan_.depth);

@@ -25,7 +25,7 @@ class Sm80Decode final : public Schedule {
   KernelSource emit() const override { return sm80::emit_decode(plan_); }
   std::optional<KernelSource> emit_part() const override { return sm80::emit_decode(for_part(plan_)); }
   bool guards_hidden_values() const override { return plan_.hidden.on(); }
-  std::vector<layout::Proof> layout_proofs() const override {
+  std::vector<layout::Proof> make_layout_proofs() const override {
     std::vector<layout::Proof> proofs = plan_.k->proofs();
     for (auto& proof : plan_.v->proofs()) proofs.push_back(std::move(proof));
     return proofs;
@@ -52,7 +52,7 @@ class Sm80Wide final : public Schedule {
     return sm80::emit_wide(for_part(plan_));
   }
   bool guards_hidden_values() const override { return plan_.hidden.on(); }
-  std::vector<layout::Proof> layout_proofs() const override {
+  std::vector<layout::Proof> make_layout_proofs() const override {
     return {{plan_.v_in_k ? "K stage: bijection" : "K and V stage: bijection",
              plan_.tile.layout().is_bijection(), 0},
             {"K copies: cp.async", plan_.copy->proves(), plan_.copy->bank_conflicts()},

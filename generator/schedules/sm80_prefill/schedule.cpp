@@ -32,7 +32,7 @@ class Sm80Prefill final : public Schedule {
   KernelSource emit() const override { return sm80::emit_prefill(plan_); }
   std::optional<KernelSource> emit_part() const override { return sm80::emit_prefill(for_part(plan_)); }
   bool guards_hidden_values() const override { return plan_.hidden.on(); }
-  std::vector<layout::Proof> layout_proofs() const override {
+  std::vector<layout::Proof> make_layout_proofs() const override {
     std::vector<layout::Proof> proofs = plan_.q->proofs();
     for (const auto* buffer : {&*plan_.k, &*plan_.v}) {
       for (auto& proof : buffer->proofs()) proofs.push_back(std::move(proof));

@@ -37,7 +37,7 @@ class Sm90Decode final : public Schedule {
   }
   int dealt_from_tiles() const override { return plan_.stream->dynamic() ? StreamK::kDynamicFrom : 0; }
   bool guards_hidden_values() const override { return plan_.hidden.on(); }
-  std::vector<layout::Proof> layout_proofs() const override {
+  std::vector<layout::Proof> make_layout_proofs() const override {
     const auto& p = plan_;
     std::vector<layout::Proof> proofs;
     const auto add = [&](const char* name, const sm90::SmemTile& tile, int columns, bool mn_major) {

@@ -27,7 +27,7 @@ class Sm90Prefill final : public Schedule {
     return {plan_.smem.bytes(), plan_.num_threads(), plan_.math_registers};
   }
   bool guards_hidden_values() const override { return plan_.hidden.on(); }
-  std::vector<layout::Proof> layout_proofs() const override {
+  std::vector<layout::Proof> make_layout_proofs() const override {
     auto proofs = sm90::operand_proofs("Q", plan_.q_tile(), plan_.padded_depth, false);
     for (auto& proof : sm90::operand_proofs("K", plan_.k->tile(), plan_.padded_depth, false))
       proofs.push_back(std::move(proof));
