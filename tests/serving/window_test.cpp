@@ -67,6 +67,28 @@ TEST_CASE("windows of two sides in prefill") {
   }
 }
 
+TEST_CASE("warpgroups whose rows all lie before their sequence's first key") {
+  for (const std::string keys : {R"("depth": 48)", R"("operand": {"kind": "ragged"})", R"("depth": 128)"}) {
+    CAPTURE(keys);
+    const Plan plan = plan_of("sm_90a", "prefill",
+                              keys + R"(, "BN": 48, "mask": {"window": {"right": 0, "left_padding": true}})");
+    ProblemShape shape;
+    shape.heads_q = shape.heads_kv = 2;
+    shape.depth = plan.resolved().depth, shape.ov_depth = *plan.resolved().ov_depth;
+    shape.lengths_q = {200, 200}, shape.lengths_k = {233, 233};
+    Workload work = random_workload(shape, plan.resolved(), 5);
+    work.first_keys = {190, 232};  // whole tiles, and all rows but one
+    const auto kernel = emulated().load(generate(plan));
+    const RunResult result = run_workload(emulated(), *kernel, work);
+    for (const auto& finding : result.findings) FAIL_CHECK(finding.kind, ": ", finding.message);
+    const Semantics semantics = semantics_of(plan.resolved(), work);
+    const Reference reference =
+        reference_attention(work, semantics, choose_rows(shape, semantics.mask, 1e300, 0));
+    const CheckReport report = check_output(work, result.output, reference, tolerance_of(plan.resolved()));
+    for (const std::string& failure : report.failures) FAIL_CHECK(failure);
+  }
+}
+
 TEST_CASE("windows of two sides in decode") {
   const std::vector<std::string> configs{
       std::string(R"("mask": {"window": {"left": 100, "right": 1}})") + kPaged,

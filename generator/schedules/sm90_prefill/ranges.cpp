@@ -95,8 +95,11 @@ class ReleasedTiles : public SkippedTiles {
   using SkippedTiles::SkippedTiles;
   void emit(Writer& w, const Turns& turns) const override {
     w.comment("tiles that only later warpgroups see");
-    w.line("const int own_blocks = (max({}, 1) + {}) / {};",
-           p_.mask->end_key("(position + 63)", "work.seqlen_k", "work.batch"), p_.BN - 1, p_.BN);
+    const std::string end = p_.mask->end_key("(position + 63)", "work.seqlen_k", "work.batch");
+    if (p_.mask->left_padding())  // rows before a sequence's first key may end before the first tile
+      w.line("const int own_blocks = max(({} + {}) / {}, work.first_block + 1);", end, p_.BN - 1, p_.BN);
+    else
+      w.line("const int own_blocks = (max({}, 1) + {}) / {};", end, p_.BN - 1, p_.BN);
     w.line("#pragma unroll 1");
     w.open("for (; n >= own_blocks; --n)");
     emit_waits(w);
