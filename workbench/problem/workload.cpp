@@ -263,7 +263,8 @@ std::vector<CapturedValues> random_captured(const ProblemShape& shape, const Con
 
 namespace {
 
-/// Sides that are given at launch, and left padding: of less than half of the longest request's keys.
+/// Sides that are given at launch, of up to half of the longest request's keys, and left padding: of up to half of a
+/// request's keys, or, every other request, of up to all but one.
 void draw_window(const Config& resolved, Workload& work) {
   const MaskConfig mask = resolved.mask.value_or(MaskConfig{});
   const auto& lengths = work.shape.lengths_k;
@@ -277,7 +278,10 @@ void draw_window(const Config& resolved, Workload& work) {
   if (mask.right == MaskConfig::kAtLaunch) work.window.right = draw(longest);
   if (mask.chunk == MaskConfig::kAtLaunch) work.window.chunk = 1 + draw(longest);
   if (!mask.left_padding) return;
-  for (const std::int64_t keys : lengths) work.first_keys.push_back(static_cast<std::int32_t>(draw(keys)));
+  for (std::size_t i = 0; i < lengths.size(); ++i) {
+    const std::int64_t most = i % 2 == 0 ? lengths[i] : std::max<std::int64_t>(2 * lengths[i] - 2, 0);
+    work.first_keys.push_back(static_cast<std::int32_t>(draw(most)));
+  }
 }
 
 }  // namespace

@@ -49,7 +49,11 @@ std::vector<LadderCase> boundary_cases(const Config& resolved, bool small) {
       if (keys > 0 && keys <= 4 * bn) cases.push_back({std::min<std::int64_t>(keys, 3), keys});
     }
   }
-  if (!small && resolved.operation == Operation::prefill) cases.push_back({longest, longest});
+  if (resolved.operation == Operation::prefill) {
+    // Whole tiles of rows before a sequence's first key need many keys; of every other request most may be padding.
+    const bool padded = resolved.mask.value_or(MaskConfig{}).left_padding;
+    cases.insert(cases.end(), padded ? 2 : small ? 0 : 1, {longest, longest});
+  }
   return cases;
 }
 

@@ -24,7 +24,7 @@ struct LadderCase {
 
 /// The lengths at which a kernel's tiles start, end and overlap: 1, BN-1, BN, BN+1, 3*BN+7 keys, with as many
 /// or with fewer query rows; some with more queries than keys, and empty ones. `small` leaves out the largest
-/// square.
+/// square, but under left padding.
 std::vector<LadderCase> boundary_cases(const Config& resolved, bool small);
 
 /// Cases as one problem with its reference, made once and run any number of times.
