@@ -61,16 +61,14 @@ ${stage_answer}
 extern __shared__ __align__(1024) unsigned char smem_bytes[];
 const u32 smem = smem_address(smem_bytes);
 const u32 smem_q = ${smem_q}, smem_k = ${smem_k}, smem_v = ${smem_v}, smem_factors = ${smem_factors};
-// Of each tile of queries, tile 1's 8 bytes behind: Q is there; S is there; P is there and O rescaled, the rest of P; the
-// rows' factors are there, and were read; every P V has ended. And of both: the place of Q, where O leaves, is free; it
-// stays without a Q, for an item that has no keys.
+${barrier_note}
 const u32 mbar_q_full = smem + ${mbar}, mbar_s_full = mbar_q_full + 16, mbar_p_full = mbar_q_full + 32;
 const u32 mbar_p_rest = mbar_q_full + 48, mbar_factor_full = mbar_q_full + 64, mbar_factor_empty = mbar_q_full + 80;
 const u32 mbar_o_full = mbar_q_full + 96, mbar_q_empty = mbar_q_full + 112, mbar_q_none = mbar_q_full + 120;
 ${ring_addresses}
 const int warp = __shfl_sync(0xffffffffu, (int)threadIdx.x / 32, 0), lane = threadIdx.x % 32;
 
-if (warp == 12) tmem_alloc(smem + ${smem_tmem}, ${tmem_columns});
+if (warp == ${products_warp}) tmem_alloc(smem + ${smem_tmem}, ${tmem_columns});
 if (threadIdx.x == 0) {
   prefetch_tensor_map(&q_map);
   prefetch_tensor_map(&k_map);
@@ -94,29 +92,24 @@ if (threadIdx.x == 0) {
 tcgen05_fence_before();
 __syncthreads();
 tcgen05_fence_after();
-// Columns of tensor memory: S0 P0 0, S1 P1 ${s1}, O0 ${o0}, O1 ${o1}. Each role reads where they begin: a register
+// Columns of tensor memory: ${columns_note}. Each role reads where they begin: a register
 // for it through all roles is one that ptxas spills.
 const u32* const tmem_at = (const u32*)(smem_bytes + ${smem_tmem});
 
 //@ section softmax
-if (warp < 8) {
+if (warp < ${softmax_warps}) {
   // ---- softmax: a row of a tile of queries a thread
   SETMAXNREG_INC(${softmax_registers});
   const u32 tmem = *(volatile const u32*)tmem_at;
-  const int tile = warp / 4;
-  const u32 s_at = tmem + tile * ${BN} + ((u32)(warp % 4) << 21);  // this warp's 32 lanes of S, which P takes the place of
-  const u32 factor_at = smem_factors + 4 * threadIdx.x;  // what the row of O is multiplied by
-  const u32 s_full = mbar_s_full + 8 * tile, p_full = mbar_p_full + 8 * tile;
-  const u32 factor_full = mbar_factor_full + 8 * tile, factor_empty = mbar_factor_empty + 8 * tile;
-  ${rest_address}
-  u32 s_phase = 0, factor_phase = 1;
+  ${addresses}
   ${items}
     ${item}
     float row_max = -kInfinity, row_sum = 0.0f;
 #pragma unroll 1
     for (int n = work.num_blocks - 1; n >= ${first_block}; --n) {
+      ${place_of_s}
       mbarrier_wait(s_full, s_phase);
-      s_phase ^= 1;
+      ${step}
       tcgen05_fence_after();
       float s[${BN}];
       ${load_scores}(s, s_at);
@@ -158,34 +151,22 @@ if (warp < 8) {
     ${lse}
   }
 //@ section correction
-} else if (warp < 12) {
-  // ---- correction: O of both tiles follows the rows' maxima; at the end O / row sum leaves
+} else if (warp < ${products_warp}) {
+  // ---- correction: ${whose_o} follows the rows' maxima; at the end O / row sum leaves
   SETMAXNREG_DEC(${correction_registers});
   const u32 tmem = *(volatile const u32*)tmem_at;
   const int quarter = warp % 4;
   const u32 o_lanes = tmem + ((u32)quarter << 21);
-  const u32 factor_at = smem_factors + 4 * (threadIdx.x - 256);
+  const u32 factor_at = smem_factors + 4 * (threadIdx.x - ${softmax_threads});
   const u32 stage = smem_q + quarter * ${warp_stage}, row_at = stage + lane * 128, swizzle = (lane & 7) << 4;
   u32 factor_phase = 0, o_phase = 0, none_phase = 0;
+  ${turn}
   ${tail_state}
   ${items}
     ${zero_tail}
 #pragma unroll 1
     for (int n = work.num_blocks - 1; n >= ${first_block}; --n) {
-#pragma unroll
-      for (int tile = 0; tile < 2; ++tile) {
-        mbarrier_wait(mbar_factor_full + 8 * tile, factor_phase);
-        const float alpha = load_shared_float(factor_at + 512 * tile);
-        __syncwarp();
-        if (lane == 0) mbarrier_arrive(mbar_factor_empty + 8 * tile);
-        if (n != work.num_blocks - 1) {
-          // P V of the tile before has ended: softmax had S of this one, whose commit was behind it.
-          tcgen05_fence_after();
-          if (__any_sync(0xffffffffu, alpha != 1.0f)) rescale_output(o_lanes + (tile == 0 ? ${o0} : ${o1}), alpha);
-          tcgen05_fence_before();
-        }
-        if (lane == 0) mbarrier_arrive(mbar_p_full + 8 * tile);
-      }
+      ${follow}
       factor_phase ^= 1;
       ${tail_step}
     }
@@ -197,7 +178,7 @@ if (warp < 8) {
       none_phase ^= 1;
     }
 #pragma unroll
-    for (int tile = 0; tile < 2; ++tile) {
+    for (int tile = 0; tile < ${tiles}; ++tile) {
       float inv_sum = 0.0f;
       if (any) {
         mbarrier_wait(mbar_factor_full + 8 * tile, factor_phase);
@@ -207,7 +188,7 @@ if (warp < 8) {
         mbarrier_wait(mbar_o_full + 8 * tile, o_phase);
         tcgen05_fence_after();
       }
-      ${taken}stage_output(o_lanes + (tile == 0 ? ${o0} : ${o1}), any, inv_sum, row_at + ${q_stride} * tile, swizzle);
+      ${taken}stage_output(o_lanes + ${o_of_tile}, any, inv_sum, row_at + ${q_stride} * tile, swizzle);
       fence_proxy_async();
       __syncwarp();
       ${store}
@@ -223,7 +204,7 @@ if (warp < 8) {
     ${repair}
   }
 //@ section products
-} else if (warp == 12) {
+} else if (warp == ${products_warp}) {
   // ---- products: one thread issues them all
   SETMAXNREG_DEC(${issue_registers});
   const u32 tmem = *(volatile const u32*)tmem_at;
@@ -231,41 +212,9 @@ if (warp < 8) {
     const u32 q_desc = (smem_q >> 4) | ${q_low};
     ${construct}
     u32 q_phase = 0, p_phase = 0;
+    ${turn}
     ${items}
-      if (work.num_blocks > 0) {
-        // the first tile: S0, S1, O0
-        mbarrier_wait(mbar_q_full, q_phase);
-        ${scores_0}
-        tcgen05_commit(mbar_s_full);
-        mbarrier_wait(mbar_q_full + 8, q_phase);
-        q_phase ^= 1;
-        ${scores_1}
-        ${wait_v}
-        issue_output(tmem + ${o0}, tmem, ${v_desc}, false, mbar_p_full, mbar_p_rest, p_phase);
-        bool add = false;
-#pragma unroll 1
-        for (int n = work.num_blocks - 2; n >= ${first_block}; --n) {
-          // S0 = Q0 K(n)'
-          ${scores_0}
-          tcgen05_commit(mbar_s_full);
-          // O1 += P1 V(n+1)
-          issue_output(tmem + ${o1}, tmem + ${s1}, ${v_desc}, add, mbar_p_full + 8, mbar_p_rest + 8, p_phase);
-          ${release_v}
-          add = true;
-          p_phase ^= 1;
-          // S1 = Q1 K(n)'
-          ${scores_1}
-          // O0 += P0 V(n)
-          ${wait_v}
-          issue_output(tmem + ${o0}, tmem, ${v_desc}, true, mbar_p_full, mbar_p_rest, p_phase);
-        }
-        tcgen05_commit(mbar_o_full);
-        // O1 += P1 V of the last tile
-        issue_output(tmem + ${o1}, tmem + ${s1}, ${v_desc}, add, mbar_p_full + 8, mbar_p_rest + 8, p_phase);
-        tcgen05_commit(mbar_o_full + 8);
-        ${release_v}
-        p_phase ^= 1;
-      }
+      ${tiles_of_item}
     }
   }
   __syncwarp();
@@ -278,7 +227,7 @@ if (warp < 8) {
     u32 q_phase = 1;
     ${items}
       if (work.num_blocks > 0) {
-        // the last K and V, while Q's place is still in use; Q of both tiles
+        // the last K and V, while Q's place is still in use; ${whose_q}
         int n = work.num_blocks - 1;
         ${load_k}
         ${load_v}
@@ -302,7 +251,7 @@ if (warp < 8) {
 // Nobody reads tensor memory any more. (Neither warp nor address is kept in a register until here.)
 tcgen05_fence_before();
 __syncthreads();
-if (threadIdx.x / 32 == 12) {
+if (threadIdx.x / 32 == ${products_warp}) {
   tcgen05_fence_after();
   tmem_dealloc(*(volatile u32*)(smem_bytes + ${smem_tmem}), ${tmem_columns});
 }
@@ -375,7 +324,7 @@ mbarrier_arrive(mbar_work_empty);
 if (${number} < 0) break;
 
 //@ section numbered_items
-} else if (warp == 14 && elect_one()) {
+} else if (warp == ${finder_warp} && elect_one()) {
   // ---- work items: one thread takes their numbers from a counter, longest first
   u32 work_phase = 0;
   for (int number = blockIdx.x;;) {
@@ -391,7 +340,7 @@ if (${number} < 0) break;
   }
 
 //@ section ragged_items
-} else if (warp == 14) {
+} else if (warp == ${finder_warp}) {
   // ---- work items: one warp finds them for the block
   u32 work_phase = 0;
   const RaggedBatch lengths{cu_seqlens_q, ${key_lengths}, batch, ${key_capacity}};
@@ -427,7 +376,7 @@ if (row < work.seqlen_q) {
 const int v_rows = work.seqlen_k - (work.num_blocks - 1) * ${BN};
 if (work.num_blocks > 0 && v_rows < ${BN}) {
   ${wait_v}
-  for (int i = v_rows * ${chunks} + threadIdx.x - 256; i < ${BN} * ${chunks}; i += 128) {
+  for (int i = v_rows * ${chunks} + threadIdx.x - ${softmax_threads}; i < ${BN} * ${chunks}; i += 128) {
     ${zero_v}
   }
   fence_proxy_async();

@@ -54,6 +54,7 @@ void fit_stages(FA4Config& c, int o_cols) {
   int slots = std::max(0, room / (per_kv + per_k / 2));
   if (slots > 0 && slot_bytes(slots) > room) --slots;
 
+  c.slots = slots;
   c.shared_ring = (slots % 2 == 1 && !p.single_o) || c.use_ws;
   c.num_kv_stages = c.shared_ring ? slots : slots / 2;
   int extra = 0;

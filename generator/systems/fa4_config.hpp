@@ -35,6 +35,7 @@ struct FA4Config {
   int tmem_s1 = 0, tmem_o0 = 0, tmem_o1 = 0, tmem_used = 0;
   bool shared_ring = false;
   bool v_in_k = false;  ///< V is the first columns of K's rows, in K's slots
+  int slots = 0;        ///< tiles of K or V that fit, whoever shares them
   int num_kv_stages = 0, num_qk_stages = 1, num_pv_stages = 2;
   int BK0 = 0, BK1 = 0, k_rows_per_cta = 0, v_cols_per_cta = 0;
   int staged_k_bytes = 0, full_k_bytes = 0, full_v_bytes = 0, rope_buffers = 0;

@@ -124,6 +124,8 @@ const Case kCases[] = {
     {"sm_100a", kPrefill, R"("mask": "causal", "operand": {"kind": "paged", "page_size": 16})"},
     {"sm_100a", kPrefill,
      R"("mask": {"sliding_window": 40}, "score_mod": "alibi", "operand": {"kind": "continuous"})", 70},
+    {"sm_100a", kPrefill, R"("mask": "causal", "depth": 256, "operand": {"kind": "paged", "page_size": 16})"},
+    {"sm_100a", kPrefill, R"("mask": {"sliding_window": 40}, "depth": 208, "ov_depth": 256, "sink": true)"},
 };
 
 /// With K and V of 8 bits. INT8 has no special values, but scales of rows may be.

@@ -869,7 +869,7 @@ kiln_prefill_bf16_d128_causal_sm103a(const __grid_constant__ TensorMap q_map,
       const Work work = decode_work(tile_number, heads_q, heads_kv, seqlen_q, seqlen_k, num_m_blocks, section_heads);
   #pragma unroll 1
       for (int n = work.num_blocks - 1; n >= 0; --n) {
-  #pragma unroll
+        #pragma unroll
         for (int tile = 0; tile < 2; ++tile) {
           mbarrier_wait(mbar_factor_full + 8 * tile, factor_phase);
           const float alpha = load_shared_float(factor_at + 512 * tile);
@@ -1053,7 +1053,7 @@ kiln_prefill_bf16_d128_causal_sm103a(const __grid_constant__ TensorMap q_map,
           mbarrier_wait(mbar_v_full + v_stage * 8, v_phase);
           issue_output(tmem + 256, tmem, v_desc + v_stage * 2048, false, mbar_p_full, mbar_p_rest, p_phase);
           bool add = false;
-  #pragma unroll 1
+        #pragma unroll 1
           for (int n = work.num_blocks - 2; n >= 0; --n) {
             // S0 = Q0 K(n)'
             mbarrier_wait(mbar_k_full + k_stage * 8, k_phase);

@@ -151,8 +151,10 @@ std::string threads_sm90(const Config& c) {
 }
 std::string threads_sm100(const Config& c) {
   if (c.operation == Operation::decode) return "";
-  return c.num_threads && *c.num_threads != 512 ? fmt::format("num_threads ({}) must be 512", *c.num_threads)
-                                                : "";
+  const int threads = c.BM.value_or(256) == 128 ? 384 : 512;
+  return c.num_threads && *c.num_threads != threads
+             ? fmt::format("num_threads ({}) must be {}", *c.num_threads, threads)
+             : "";
 }
 std::string threads_amd(const Config& c) {
   return c.num_threads && *c.num_threads % 64 != 0

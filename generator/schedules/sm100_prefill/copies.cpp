@@ -1,4 +1,4 @@
-// The copies of sm100_prefill: K and V of the last tile, Q of both tiles, then K and V of the others.
+// The copies of sm100_prefill: K and V of the last tile, Q, then K and V of the others.
 #include "generator/schedules/sm100_prefill/parts.hpp"
 
 namespace kiln::sm100::prefill {
@@ -23,7 +23,9 @@ class Boxes final : public KeyCopies {
  public:
   using KeyCopies::KeyCopies;
   const char* title() const override { return "one thread issues them all"; }
-  const char* condition() const override { return "warp == 13 && elect_one()"; }
+  std::string condition() const override {
+    return fmt::format("warp == {} && elect_one()", p_.copies_warp());
+  }
   ItemReader reader() const override { return ItemReader::thread; }
   void emit_tile(Writer& w, const TMAConsumerPipeline& pipeline, const char* name) const override {
     for (int qk = 0; qk < pipeline.num_qk_stages_effective(); ++qk) {
@@ -52,7 +54,7 @@ class Pages final : public KeyCopies {
   const char* capacity() const override { return "key_capacity"; }
 
   const char* title() const override { return "a lane for each page of a tile"; }
-  const char* condition() const override { return "warp == 13"; }
+  std::string condition() const override { return fmt::format("warp == {}", p_.copies_warp()); }
   ItemReader reader() const override { return ItemReader::warp; }
   void open_one(Writer& w) const override { w.open("if (lane == 0)"); }
   void close_one(Writer& w) const override { w.close(); }
@@ -103,12 +105,11 @@ void emit_load_q(Writer& w, const Parts& parts, int tile) {
            kEvictFirst);
 }
 
-/// Q of both tiles, in the place that O of the item before has left.
+/// Q of all tiles, in the place that O of the item before has left.
 void emit_queries(Writer& w, const Parts& parts) {
   parts.copies->open_one(w);
   w.line("mbarrier_wait(mbar_q_empty, q_phase);");
-  emit_load_q(w, parts, 0);
-  emit_load_q(w, parts, 1);
+  for (int tile = 0; tile < parts.plan.tiles(); ++tile) emit_load_q(w, parts, tile);
   parts.copies->close_one(w);
 }
 
@@ -123,6 +124,7 @@ void emit_copies(Writer& w, const Parts& parts, Holes holes) {
   const PrefillPlan& p = parts.plan;
   const KeyCopies& copies = *parts.copies;
   holes.text("condition", copies.condition()).text("title", copies.title()).text("one", copies.one());
+  holes.text("whose_q", parts.tiles->whose_q());
   holes.text("producer_states",
              text_of([&](Writer& b) { p.k->ring().emit_state(b, true), p.v->ring().emit_state(b, true); }));
   holes.text("items", parts.items->head(copies.reader()).text());

@@ -1,4 +1,4 @@
-// Correction of sm100_prefill: O of both tiles of queries follows the rows' maxima, and leaves. Section `correction` of
+// Correction of sm100_prefill: O of the tiles of queries follows the rows' maxima, and leaves. Section `correction` of
 // templates/sm100_prefill.cuh.
 #include "generator/schedules/sm100_prefill/parts.hpp"
 
@@ -35,10 +35,7 @@ class RepairedColumns final : public HiddenColumns {
     place.visited_begin = fmt::format("{} * {}", p_.work().first_block(), p_.BN);
     place.visited_end = fmt::format("min(work.num_blocks * {}, work.seqlen_k)", p_.BN);
     w.line("const int again = any_lane(odd);");
-    w.line("#pragma unroll 1");
-    w.open("for (int tile = 0; same(again) && tile < 2; ++tile)");
-    p_.hidden.emit_repair(w, place, "again", "bulk_wait();  // the store has been written\n__syncwarp();");
-    w.close();
+    parts_.tiles->emit_repair(w, place, "bulk_wait();  // the store has been written\n__syncwarp();");
   }
 };
 
@@ -60,6 +57,8 @@ void add_output_functions(Holes& holes, const Parts& parts) {
 void emit_correction(Writer& w, const Parts& parts, Holes holes) {
   const WorkItems& items = *parts.items;
   holes.text("items", items.head(ItemReader::warp).text());
+  holes.text("whose_o", parts.tiles->whose_o()).text("o_of_tile", parts.tiles->o_of_tile());
+  holes.text("turn", parts.tiles->turn()).text("follow", parts.tiles->follow(holes).text());
   holes.text("tail_state", text_of([&](Writer& b) { items.emit_tail_state(b); }));
   holes.text("zero_tail", items.zero_tail().text());
   holes.text("tail_step", text_of([&](Writer& b) { items.emit_tail_step(b); }));

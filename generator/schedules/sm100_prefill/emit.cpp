@@ -108,6 +108,10 @@ void add_memory(Holes& holes, const PrefillPlan& p) {
                                                  {"o0", p.fa4.tmem_o0},
                                                  {"o1", p.fa4.tmem_o1},
                                                  {"tmem_columns", p.tmem().columns()},
+                                                 {"tiles", p.tiles()},
+                                                 {"softmax_warps", p.softmax_threads() / 32},
+                                                 {"softmax_threads", p.softmax_threads()},
+                                                 {"products_warp", p.products_warp()},
                                                  {"softmax_registers", p.registers.softmax},
                                                  {"correction_registers", p.registers.correction},
                                                  {"issue_registers", p.registers.issue}};
@@ -136,6 +140,8 @@ void emit_setup(Writer& w, const Parts& parts, Holes holes) {
                if (!p.fa4.shared_ring) p.v->ring().emit_init(b, 1, 1);
                parts.items->emit_init(b);
              }));
+  holes.text("barrier_note", parts.tiles->barriers(holes).text());
+  holes.text("columns_note", parts.tiles->columns());
   holes.text("rest_init", text_of([&](Writer& b) { parts.pieces->emit_init(b); }));
   w.raw(fill_template("sm100_prefill.cuh", "setup", holes));
 }
@@ -149,16 +155,17 @@ void emit_body(Writer& w, const Parts& parts, const Holes& holes) {
   w.raw(section("end", holes));
 }
 
-std::string facts_of(const PrefillPlan& p) {
+std::string facts_of(const Parts& parts) {
+  const PrefillPlan& p = parts.plan;
   return fmt::format(
-      "Schedule {}: two tiles of 128 query rows by {} keys a tile, {} KV {}, {}, P in {}.\n"
-      "Tensor memory: S0 P0 0, S1 P1 {}, O0 {}, O1 {}, {} of 512 columns.\n"
+      "Schedule {}: {} by {} keys a tile, {} KV {}, {}, P in {}.\n"
+      "Tensor memory: {}, {} of 512 columns.\n"
       "Registers: {} a softmax thread, {} a correction thread, {} others.\nShared memory ({} bytes):{}",
-      *p.config.schedule, p.BN, p.fa4.num_kv_stages,
+      *p.config.schedule, parts.tiles->title(), p.BN, p.fa4.num_kv_stages,
       p.fa4.shared_ring ? "slots that K and V share" : "stages of K and of V",
-      number_of(p.fa4.num_qk_stages, "qk stage"), number_of(p.fa4.num_pv_stages, "piece"), p.fa4.tmem_s1,
-      p.fa4.tmem_o0, p.fa4.tmem_o1, p.fa4.tmem_used, p.registers.softmax, p.registers.correction,
-      p.registers.issue, p.smem.bytes(), p.smem.listing());
+      number_of(p.fa4.num_qk_stages, "qk stage"), number_of(p.fa4.num_pv_stages, "piece"),
+      parts.tiles->columns(), p.fa4.tmem_used, p.registers.softmax, p.registers.correction, p.registers.issue,
+      p.smem.bytes(), p.smem.listing());
 }
 
 }  // namespace
@@ -181,7 +188,7 @@ KernelSource emit_prefill(const PrefillPlan& p) {
   p.hidden.emit_page_functions(body, p.config);
   p.work().emit(body);
   emit_functions(body, parts, holes);
-  body.line("extern \"C\" __global__ void __launch_bounds__({}, 1)", PrefillPlan::kThreads);
+  body.line("extern \"C\" __global__ void __launch_bounds__({}, 1)", p.threads());
   body.open("{}({})", entry_name(*p.config.name),
             parameter_list(
                 params, {.q_bytes = p.fp8, .kv_bytes = p.fp8, .const_values = true, .one_per_line = true}));
@@ -192,13 +199,13 @@ KernelSource emit_prefill(const PrefillPlan& p) {
 
   KernelSource source;
   Manifest& m = source.manifest = manifest_of(p.config);
-  m.num_threads = PrefillPlan::kThreads;
+  m.num_threads = p.threads();
   m.smem_bytes = p.smem.bytes();
-  m.grid = {GridRule::Kind::persistent, 2 * PrefillPlan::kRows, 1};
+  m.grid = {GridRule::Kind::persistent, p.block_rows(), 1};
   m.params = params;
-  // S0 and S1 of the first tile and of the loop; O0 and O1 of the first and the last, and of the loop.
-  m.expectations = {{parts.elements->instruction(), 4 * (p.k_steps() + p.v_steps())}};
-  set_text(source, facts_of(p), body.lines());
+  // S of the first tile and of the loop; O of the first or the last, and of the loop: of each tile of queries.
+  m.expectations = {{parts.elements->instruction(), parts.tiles->issues() * (p.k_steps() + p.v_steps())}};
+  set_text(source, facts_of(parts), body.lines());
   return source;
 }
 

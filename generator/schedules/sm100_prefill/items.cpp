@@ -56,7 +56,7 @@ struct FoundItems {
         "int4* const work_items = (int4*)(smem_bytes + {});  // this item and the next: place, rows of the sequence",
         p.smem_work);
   }
-  static void emit_init(Writer& w) { ring().emit_init(w, 1, PrefillPlan::kItemReaders); }
+  void emit_init(Writer& w) const { ring().emit_init(w, 1, p.item_readers()); }
   /// `place` takes what the slot holds; `number` is below 0 behind the last item.
   static Lines head(ItemReader reader, const char* place, const char* number, const std::string& decode) {
     Holes holes;
@@ -78,12 +78,16 @@ class NumberedItems final : public CountedItems {
     add(params, Kind::i32, {"section_heads"});
   }
   void emit_addresses(Writer& w) const override { FoundItems{p_}.emit_addresses(w); }
-  void emit_init(Writer& w) const override { FoundItems::emit_init(w); }
+  void emit_init(Writer& w) const override { FoundItems{p_}.emit_init(w); }
   Lines head(ItemReader reader) const override {
     return FoundItems::head(reader, "const int tile_number = item[0].x;", "tile_number",
                             p_.work().decode_call("tile_number"));
   }
-  Lines finder() const override { return section("numbered_items", {}); }
+  Lines finder() const override {
+    Holes holes;
+    holes.number("finder_warp", p_.finder_warp());
+    return section("numbered_items", holes);
+  }
 };
 
 /// Sequences that lie one behind the other.
@@ -106,7 +110,7 @@ class RaggedItems final : public WorkItems {
     add(params, Kind::i64, {"o_stride_seq", "o_stride_head"});
   }
   void emit_addresses(Writer& w) const override { FoundItems{p_}.emit_addresses(w); }
-  void emit_init(Writer& w) const override { FoundItems::emit_init(w); }
+  void emit_init(Writer& w) const override { FoundItems{p_}.emit_init(w); }
   Lines head(ItemReader reader) const override {
     return FoundItems::head(
         reader, "const int4 place = item[0], rows_of = item[1];", "place.x",
@@ -115,9 +119,8 @@ class RaggedItems final : public WorkItems {
   Lines finder() const override {
     Holes holes;
     holes.text("key_lengths", parts_.copies->lengths()).text("key_capacity", parts_.copies->capacity());
-    holes.number("BM", 2 * PrefillPlan::kRows)
-        .number("BN", p_.BN)
-        .number("section_tiles", p_.section_tiles());
+    holes.number("finder_warp", p_.finder_warp());
+    holes.number("BM", p_.block_rows()).number("BN", p_.BN).number("section_tiles", p_.section_tiles());
     return section("ragged_items", holes);
   }
   std::string coordinates(int column, const std::string& row) const override {
@@ -129,6 +132,7 @@ class RaggedItems final : public WorkItems {
   Lines zero_tail() const override {
     Holes holes;
     holes.number("BN", p_.BN).number("chunks", p_.fa4.swizzle_bytes / 16);
+    holes.number("softmax_threads", p_.softmax_threads());
     holes.text("wait_v", text_of([&](Writer& w) { p_.v->emit_wait(w, 0); }));
     holes.text("zero_v", text_of([&](Writer& w) { p_.v->emit_zero(w); }));
     return section("zero_tail", holes);

@@ -2,6 +2,7 @@
 // the plan. The roles of its warps (copies.cpp, products.cpp, softmax.cpp, correction.cpp) are straight text over them:
 // sections of templates/sm100_prefill.cuh whose holes they fill.
 //
+//   QueryTiles    two tiles of queries that share K and V, or one with two places of S      tiles.cpp
 //   WorkItems     where work items come from, and rows of the sequences they are of      items.cpp
 //   KeyCopies     who copies K and V, and from where                                     copies.cpp
 //   Elements      the type of Q, K, V and P                                              elements.cpp
@@ -37,6 +38,39 @@ class Part {
  protected:
   const Parts& parts_;
   const PrefillPlan& p_;
+};
+
+/// What is unlike where a block has two tiles of queries, and one.
+class QueryTiles : public Part {
+ public:
+  using Part::Part;
+  // In words: the tiles, the columns of tensor memory, whose Q and O there are.
+  virtual std::string title() const = 0;
+  virtual std::string columns() const = 0;
+  virtual const char* whose_q() const = 0;
+  virtual const char* whose_o() const = 0;
+  /// Variable that tells the two barriers of one kind apart: a tile of queries, or a place of S.
+  virtual const char* barrier() const = 0;
+  /// Column of O of the tile `tile`.
+  virtual std::string o_of_tile() const = 0;
+  /// Set-up: what the barriers are of.
+  virtual Lines barriers(const Holes& holes) const = 0;
+  // Softmax: the addresses of a thread, those that a tile of keys has, and the step to the next.
+  virtual Lines addresses(const Holes& holes) const = 0;
+  virtual std::string place_of_s(const Holes&) const { return ""; }
+  virtual const char* step() const = 0;
+  /// Correction and products: the variable that says whose turn it is.
+  virtual const char* turn() const { return ""; }
+  // Correction: O follows the maxima of a tile of keys; rows that are computed again, those of `place` where `tile` is.
+  virtual Lines follow(const Holes& holes) const = 0;
+  virtual void emit_repair(Writer& w, const HiddenValues::Place& place, const char* before) const = 0;
+  /// Name of the function that issues the products with chunk `qk` of K.
+  std::string issue_name(int qk) const {
+    return p_.fa4.num_qk_stages > 1 ? fmt::format("issue_scores_{}", qk) : "issue_scores";
+  }
+  /// The products of an item, and how often each is issued in the text.
+  virtual Lines products(Holes holes) const = 0;
+  virtual int issues() const = 0;
 };
 
 /// Who goes through the work items: all lanes of a warp, or one thread.
@@ -84,7 +118,7 @@ class KeyCopies : public Part {
 
   // The role: who has it, in words and as a condition; what one thread of it does alone, and where it begins otherwise.
   virtual const char* title() const = 0;
-  virtual const char* condition() const = 0;
+  virtual std::string condition() const = 0;
   virtual ItemReader reader() const = 0;
   virtual void open_one(Writer&) const {}
   virtual void close_one(Writer&) const {}
@@ -170,6 +204,7 @@ struct Parts {
   Parts& operator=(const Parts&) = delete;
 
   const PrefillPlan& plan;
+  std::unique_ptr<const QueryTiles> tiles;
   std::unique_ptr<const WorkItems> items;
   std::unique_ptr<const KeyCopies> copies;
   std::unique_ptr<const Elements> elements;
@@ -180,6 +215,7 @@ struct Parts {
   std::unique_ptr<const HiddenColumns> hidden;
 };
 
+std::unique_ptr<const QueryTiles> tiles_of(const Parts& parts);
 std::unique_ptr<const WorkItems> items_of(const Parts& parts);
 std::unique_ptr<const KeyCopies> copies_of(const Parts& parts);
 std::unique_ptr<const Elements> elements_of(const Parts& parts);

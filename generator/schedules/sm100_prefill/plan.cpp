@@ -40,7 +40,7 @@ bool check_meaning(const Config& c, Violations& out) {
   const auto before = out.size();
   check_prefill_meaning(c, kName,
                         {"BK", "swizzle", "num_kv_stages", "num_qk_stages", "num_pv_stages", "shared_ring",
-                         "exp_offload", "bn_cap"},
+                         "exp_offload", "bn_cap", "single_o"},
                         PrefillBytes::fp8, out);
   const Config m = with_shared_defaults(c);
   const MeaningCheck check(c, m, kName, out);
@@ -49,9 +49,44 @@ bool check_meaning(const Config& c, Violations& out) {
   check.takes(*m.kv_dtype == c.dtype, "/kv_dtype", "takes kv_dtype equal to dtype",
               std::string(to_string(c.dtype)));
   check.takes(*m.out_dtype != DType::f32, "/out_dtype", "writes O in 16 bits", "bf16, fp16");
-  for (const auto& [pointer, value] : {std::pair{"/depth", c.depth}, std::pair{"/ov_depth", *m.ov_depth}})
-    check.takes(value <= 192, pointer, "takes rows of up to 192 columns", "192");
   return out.size() == before;
+}
+
+/// One tile of queries a block, with one O.
+bool one_tile(const Config& c) {
+  return *c.BM == PrefillPlan::kRows;
+}
+
+/// Whether two O, or two tiles of Q beside two stages of K and V, are too many columns.
+bool too_wide_for_two(const Config& c) {
+  return std::max(c.depth, *c.ov_depth) > 192;
+}
+
+/// Keys of a tile where neither BN nor bn_cap say: those of which two of K and of V fit beside Q.
+int usual_keys(const Config& c) {
+  return too_wide_for_two(c) && size_of(c.dtype) == 2 ? 64 : KeyLimits::kAny;
+}
+
+/// O of 16 bits leaves through the place of a Q that is shorter in FP8: bytes that this takes beside Q.
+int missing_bytes(const FA4Config& f) {
+  return f.element_bytes() == 1 ? std::max(0, f.params.BM * (2 * f.padded_ov - f.padded_qk)) : 0;
+}
+
+/// Slots of K and V: shared where their number is odd, unless the user says.
+void set_rings(FA4Config& f, const Config& c) {
+  const int slot = std::max(f.full_k_bytes, f.full_v_bytes);
+  if (f.num_q == 1) {
+    // The narrow tiles of one tile of queries need every slot that there is.
+    f.slots -= (missing_bytes(f) + slot - 1) / slot;
+    f.shared_ring = c.shared_ring.value_or(f.slots % 2 == 1 && c.num_qk_stages.value_or(1) == 1);
+    f.num_kv_stages = f.shared_ring ? f.slots : f.slots / 2;
+  } else {
+    f.shared_ring = c.shared_ring.value_or(f.shared_ring);
+    f.num_kv_stages = f.shared_ring ? f.slots : f.slots / 2;
+    const int stage = f.shared_ring ? slot : f.full_k_bytes + f.full_v_bytes;
+    f.num_kv_stages -= (missing_bytes(f) + stage - 1) / stage;
+  }
+  if (c.num_kv_stages) f.num_kv_stages = *c.num_kv_stages;
 }
 
 /// The numbers of FA4's configuration with those that the user set in their place.
@@ -59,25 +94,16 @@ FA4Config configure(const Config& c) {
   FA4Params params;
   params.dtype = c.dtype;
   params.BM = *c.BM;
+  params.single_o = one_tile(c);
   params.qk_depth = c.depth;
   params.ov_depth = *c.ov_depth;
   params.nope_depth = c.depth;
   params.scale_bytes = 0;
   params.page_size = page_rows(*c.operand);
-  params.bn_cap =
-      std::min({most_keys(c), c.BN.value_or(KeyLimits::kAny), c.bn_cap.value_or(KeyLimits::kAny)});
+  const int keys = c.BN.value_or(c.bn_cap.value_or(usual_keys(c)));
+  params.bn_cap = std::min({most_keys(c), keys, c.bn_cap.value_or(KeyLimits::kAny)});
   FA4Config config = fa4_config(params);
-  if (c.shared_ring && *c.shared_ring != config.shared_ring) {
-    const int slots = config.num_kv_stages * (config.shared_ring ? 1 : 2);
-    config.shared_ring = *c.shared_ring;
-    config.num_kv_stages = *c.shared_ring ? slots : slots / 2;
-  }
-  // O of 16 bits leaves through the place of a Q that is shorter in FP8.
-  const int missing = params.BM * (2 * config.padded_ov - config.element_bytes() * config.padded_qk);
-  const int slot = config.shared_ring ? std::max(config.full_k_bytes, config.full_v_bytes)
-                                      : config.full_k_bytes + config.full_v_bytes;
-  if (config.element_bytes() == 1 && missing > 0) config.num_kv_stages -= (missing + slot - 1) / slot;
-  if (c.num_kv_stages) config.num_kv_stages = *c.num_kv_stages;
+  set_rings(config, c);
   config.num_qk_stages = config.shared_ring ? 1 : c.num_qk_stages.value_or(1);
   config.num_pv_stages = c.num_pv_stages.value_or(2);
   config.BK0 = config.padded_qk / config.num_qk_stages;
@@ -99,6 +125,12 @@ bool check_tiles(const PrefillPlan& p, const Config& c, const Refusals& refuse) 
     return false;
   }
   const int least = f.shared_ring ? 3 : 2;
+  if (f.num_kv_stages < least && !c.num_kv_stages && (c.BN || c.bn_cap)) {
+    refuse("V15", {"/BN", "/bn_cap"},
+           fmt::format("two tiles of K and V of {} keys do not fit shared memory beside Q", f.BN),
+           std::to_string(usual_keys(c)));
+    return false;
+  }
   if (f.num_kv_stages < least) {
     refuse("V25", {"/num_kv_stages", "/shared_ring"}, fmt::format("num_kv_stages is at least {} here", least),
            std::to_string(least));
@@ -112,12 +144,13 @@ bool check_tiles(const PrefillPlan& p, const Config& c, const Refusals& refuse) 
 }
 
 void set_smem(PrefillPlan& p) {
-  p.smem_q = p.smem.add("q", 2 * p.q_stride(), 1024, "Q, two tiles of 128 rows; O on its way out");
+  p.smem_q =
+      p.smem.add("q", p.tiles() * p.q_stride(), 1024,
+                 fmt::format("Q, {} of 128 rows; O on its way out", p.tiles() == 2 ? "two tiles" : "a tile"));
   p.smem_k =
       p.smem.add("k", p.k->ring_bytes(), 1024, p.fa4.shared_ring ? "slots of K and V in turns" : "K stages");
   p.smem_v = p.fa4.shared_ring ? p.smem_k : p.smem.add("v", p.v->ring_bytes(), 1024, "V stages");
-  p.smem_factors =
-      p.smem.add("factors", 2 * PrefillPlan::kRows * 4, 16, "what each row of O is multiplied by");
+  p.smem_factors = p.smem.add("factors", p.block_rows() * 4, 16, "what each row of O is multiplied by");
   p.smem_barriers = p.smem.add("mbar", 16 * 8, 8,
                                "Q, S, P, the rest of P, factors full/empty, O; Q's place empty, left so");
   p.smem_k_barriers = p.smem.add("mbar_k", p.k->ring().barrier_bytes(), 8, "K ring full/empty");
@@ -135,12 +168,13 @@ void set_resolved(Config& c, const PrefillPlan& p, const std::array<int, 3>& sha
   c.schedule = std::string(kName);
   c.BN = p.BN, c.BK = p.fa4.BK0;
   c.mma_shape = shape;
-  c.num_threads = PrefillPlan::kThreads;
+  c.num_threads = p.threads();
   c.swizzle = p.q_tile().mode();
   c.num_kv_stages = p.fa4.num_kv_stages;
   c.num_qk_stages = p.fa4.num_qk_stages;
   c.num_pv_stages = p.fa4.num_pv_stages;
   c.shared_ring = p.fa4.shared_ring;
+  if (p.tiles() == 1) c.single_o = true;
 }
 
 /// The largest share of exponentials on the FMA pipe that does not spill, up to a depth (ptxas 13.0; bench/NOTES.md 159,
@@ -161,21 +195,38 @@ double most_offloaded(const Config& c) {
   return *c.lse ? limit.with_lse : limit.alone;
 }
 
-bool check_rows(const Config& c, const Refusals& refuse) {
-  if (*c.BM != 256) {
-    refuse(kName, {"/BM"}, "two tiles of 128 query rows share K and V", "256");
+/// Tiles of queries, of which each has an O.
+bool check_tiles_of_queries(const Config& c, const Refusals& refuse) {
+  const bool wide = too_wide_for_two(c);
+  if (*c.BM != 256 && *c.BM != PrefillPlan::kRows) {
+    refuse(kName, {"/BM"}, "a block has two tiles of 128 query rows, or one", wide ? "128" : "128, 256");
     return false;
   }
+  if (wide && !one_tile(c)) {
+    refuse(kName, {"/BM", "/depth", "/ov_depth"},
+           "rows of over 192 columns leave room for one tile of queries", "BM 128");
+    return false;
+  }
+  if (c.single_o && *c.single_o != one_tile(c)) {
+    refuse(kName, {"/single_o", "/BM"}, "each tile of 128 query rows has one O",
+           fmt::format("single_o {}", one_tile(c)));
+    return false;
+  }
+  return true;
+}
+
+bool check_rows(const Config& c, const Refusals& refuse) {
+  if (!check_tiles_of_queries(c, refuse)) return false;
   if (c.exp_offload.value_or(0.0) > most_offloaded(c)) {
     refuse(kName, {"/exp_offload"}, "a larger share of exponentials on the FMA pipe spills registers here",
            fmt::format("{}", most_offloaded(c)));
     return false;
   }
   Config uncapped = c;
-  uncapped.BN.reset(), uncapped.bn_cap.reset();
+  uncapped.BN.reset(), uncapped.bn_cap = KeyLimits::kAny;
   const int widest = configure(uncapped).BN;
   if (c.bn_cap && *c.bn_cap >= widest) {
-    refuse(kName, {"/bn_cap"}, fmt::format("tiles have at most {} keys here without it", widest),
+    refuse(kName, {"/bn_cap"}, fmt::format("tiles have at most {} keys here anyway", widest),
            widest > 64 ? std::to_string(widest - 32) : "leave it out");
     return false;
   }
@@ -196,7 +247,8 @@ ScoreLayout row_layout(int BN) {
 /// What becomes of scores, and of rows that V of hidden keys reaches.
 void set_scores(PrefillPlan& p, const Config& c) {
   // The warps that look pages up leave no registers for a second way beside long rows.
-  if (!p.operand->table() || p.depth <= 128) p.hidden = HiddenValues::of(c, pack_name(*c.out_dtype));
+  if (!p.operand->table() || p.depth <= 128 || p.tiles() == 1)
+    p.hidden = HiddenValues::of(c, pack_name(*c.out_dtype));
   p.hidden.set_apart();
   ScoreLayout scores = row_layout(p.BN);
   scores.without_branches = p.hidden.on();
@@ -212,7 +264,7 @@ std::optional<PrefillPlan> plan_prefill(Config c, Violations& out) {
   c = with_shared_defaults(std::move(c));
   const Refusals refuse(user, out);
   const auto before = out.size();
-  if (!c.BM) c.BM = 256;
+  if (!c.BM) c.BM = c.single_o.value_or(too_wide_for_two(c)) ? 128 : 256;
   if (!check_rows(c, refuse)) return std::nullopt;
   PrefillPlan p;
   p.fp8 = is_fp8(c.dtype);

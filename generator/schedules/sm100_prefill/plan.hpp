@@ -25,8 +25,11 @@ namespace kiln::sm100 {
 /// Registers of a thread: of softmax, correction, and the warps that issue products and copies.
 struct RoleRegisters {
   int softmax = 184, correction = 88, issue = 56;
-  /// Two warpgroups of softmax and one of each other role share a multiprocessor's.
-  constexpr bool fit() const { return 2 * softmax + correction + issue <= 4 * 128; }
+  /// A warpgroup of softmax for each tile of queries and one of each other role share what the launch has: 128 a thread
+  /// of 512, 168 of 384.
+  constexpr bool fit(int tiles = 2) const {
+    return tiles * softmax + correction + issue <= (tiles == 2 ? 4 * 128 : 3 * 168);
+  }
 };
 
 struct PrefillPlan {
@@ -50,10 +53,19 @@ struct PrefillPlan {
   std::optional<ScoreModifier> modifier;
   HiddenGuard hidden;  ///< of masks that hide keys from some rows of a tile
 
-  static constexpr int kThreads = 512, kRows = 128;  ///< rows of one of the two tiles of queries
-  static constexpr int kPanelBytes = kRows * 128;    ///< of O: 64 columns
+  static constexpr int kRows = 128;                ///< of a tile of queries
+  static constexpr int kPanelBytes = kRows * 128;  ///< of O: 64 columns
   /// Who tells the warp that finds work items that it has read one: softmax, correction, products, copies.
-  static constexpr int kItemReaders = 8 + 4 + 1 + 1;
+  int item_readers() const { return 4 * tiles() + 4 + 1 + 1; }
+  /// Tiles of queries of a block.
+  int tiles() const { return fa4.num_q; }
+  int block_rows() const { return tiles() * kRows; }
+  // Warpgroups: softmax of each tile, correction, and one of whose warps issue products and copies, and find work items.
+  int softmax_threads() const { return 128 * tiles(); }
+  int threads() const { return softmax_threads() + 256; }
+  int products_warp() const { return softmax_threads() / 32 + 4; }
+  int copies_warp() const { return products_warp() + 1; }
+  int finder_warp() const { return products_warp() + 2; }
   RoleRegisters registers;
 
   SmemTile q_tile() const { return {kRows, fa4.swizzle_bytes, fa4.element_bytes()}; }
@@ -73,7 +85,7 @@ struct PrefillPlan {
   int first_keys() const { return fa4.num_pv_stages == 1 ? BN : BN - 32; }
   int k_steps() const { return (depth + fa4.MMA_K - 1) / fa4.MMA_K; }
   int v_steps() const { return BN / fa4.MMA_K; }
-  PrefillWork work() const { return {2 * kRows, BN, 1, ragged, dynamic(), &*mask}; }
+  PrefillWork work() const { return {block_rows(), BN, 1, ragged, dynamic(), &*mask}; }
   /// The largest score of a row comes with the scores, where nothing changes most tiles of them.
   bool max_by_load() const {
     return target_info(config.target).load_reduces && modifier->none() && !mask->has_bits();

@@ -13,8 +13,9 @@ constexpr RoleRegisters kWindowed{184, 80, 64};    ///< windows of short O, and 
 constexpr RoleRegisters kFewScores{168, 88, 88};   ///< narrow tiles over pages; 16-bit types of sm_103a
 constexpr RoleRegisters kFewest{160, 104, 88};     ///< windows with captured tensors over pages
 constexpr RoleRegisters kProducts{160, 88, 104};   ///< long rows of sm_103a
+constexpr RoleRegisters kOneTile{232, 152, 120};   ///< one tile of queries
 static_assert(kUsual.fit() && kEven.fit() && kCorrection.fit() && kWindowed.fit() && kFewScores.fit() &&
-              kFewest.fit() && kProducts.fit());
+              kFewest.fit() && kProducts.fit() && kOneTile.fit(1));
 
 /// Over pages, where rows that V of hidden keys reaches are computed again.
 RoleRegisters registers_over_pages(const PrefillPlan& p, const Config& c) {
@@ -43,6 +44,7 @@ RoleRegisters registers_of_windows(const PrefillPlan& p, Target target) {
 /// reaches, leave those who issue copies and products short, or who correct O; so do captured tensors with full rows of
 /// one length. bench/NOTES.md, 159.
 RoleRegisters role_registers(const PrefillPlan& p, const Config& c) {
+  if (p.tiles() == 1) return kOneTile;
   if (p.guards_pages()) return registers_over_pages(p, c);
   const bool long_rows = p.fa4.padded_qk > 128, expression = c.score_mod->kind == ScoreMod::Kind::expr;
   if (p.mask->bounded_above()) {

@@ -24,7 +24,7 @@ class Sm100Prefill final : public Schedule {
     return out;
   }
   Resources resources() const override {
-    return {plan_.smem.bytes(), sm100::PrefillPlan::kThreads, plan_.registers.softmax};
+    return {plan_.smem.bytes(), plan_.threads(), plan_.registers.softmax};
   }
   std::vector<layout::Proof> make_layout_proofs() const override {
     std::vector<layout::Proof> proofs;
@@ -35,7 +35,7 @@ class Sm100Prefill final : public Schedule {
   }
   Timeline timeline() const override {
     LoopModel model;
-    model.consumers = 2, model.rows = sm100::PrefillPlan::kRows;
+    model.consumers = plan_.tiles(), model.rows = sm100::PrefillPlan::kRows;
     model.BN = plan_.BN, model.depth = plan_.depth, model.ov_depth = plan_.ov_depth;
     model.stages = std::max(2, plan_.fa4.num_kv_stages / (plan_.fa4.shared_ring ? 2 : 1));
     model.mma = plan_.fp8 ? 8192 : 4096;

@@ -1,4 +1,4 @@
-// Softmax of sm100_prefill: a row of one of the two tiles of queries a thread. Section `softmax` of
+// Softmax of sm100_prefill: a row of a tile of queries a thread. Section `softmax` of
 // templates/sm100_prefill.cuh.
 #include "generator/schedules/sm100_prefill/parts.hpp"
 
@@ -27,7 +27,9 @@ class TwoPieces final : public Pieces {
  public:
   using Pieces::Pieces;
   void emit_init(Writer& w) const override { w.line("mbarrier_init(mbar_p_rest + i, 4);"); }
-  void emit_address(Writer& w) const override { w.line("const u32 p_rest = mbar_p_rest + 8 * tile;"); }
+  void emit_address(Writer& w) const override {
+    w.line("const u32 p_rest = mbar_p_rest + 8 * {};", parts_.tiles->barrier());
+  }
   void emit_rest(Writer& w) const override {
     p_.softmax().emit_exp(w, p_.first_keys(), p_.BN);
     w.line("tmem_wait_store();");
@@ -131,6 +133,8 @@ void emit_softmax(Writer& w, const Parts& parts, Holes holes) {
   holes.number("threshold", softmax.threshold()).text("scale_log2", p.scale_log2());
   holes.text("items", parts.items->head(ItemReader::warp).text());
   holes.text("rest_address", text_of([&](Writer& b) { parts.pieces->emit_address(b); }));
+  holes.text("addresses", parts.tiles->addresses(holes).text());
+  holes.text("place_of_s", parts.tiles->place_of_s(holes)).text("step", parts.tiles->step());
   holes.text("item", text_of([&](Writer& b) { emit_item(b, parts); }));
   holes.text("load_scores", parts.scores->load());
   holes.text("scores", text_of([&](Writer& b) { emit_scores(b, parts); }));
