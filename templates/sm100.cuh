@@ -15,6 +15,19 @@ __device__ __forceinline__ void tmem_dealloc(u32 tmem, u32 columns) {
   asm volatile("tcgen05.dealloc.cta_group::1.sync.aligned.b32 %0, %1;" ::"r"(tmem), "r"(columns) : "memory");
 }
 
+//@ section tmem_alloc_pair needs types
+// The same by a warp of each block of a pair: both have the same columns.
+__device__ __forceinline__ void tmem_alloc(u32 address_at, u32 columns) {
+  asm volatile(
+      "tcgen05.alloc.cta_group::2.sync.aligned.shared::cta.b32 [%0], %1;\n"
+      "tcgen05.relinquish_alloc_permit.cta_group::2.sync.aligned;" ::"r"(address_at),
+      "r"(columns)
+      : "memory");
+}
+__device__ __forceinline__ void tmem_dealloc(u32 tmem, u32 columns) {
+  asm volatile("tcgen05.dealloc.cta_group::2.sync.aligned.b32 %0, %1;" ::"r"(tmem), "r"(columns) : "memory");
+}
+
 //@ section tcgen05_fence
 // Around every hand-over between threads: what this thread did in tensor memory before, and does after.
 __device__ __forceinline__ void tcgen05_fence_before() { asm volatile("tcgen05.fence::before_thread_sync;" ::: "memory"); }
@@ -60,6 +73,24 @@ __device__ __forceinline__ void mma_tmem(u32 d, u32 a, u64 b, u32 kind, bool add
       : "memory");
 }
 
+//@ section tcgen05_mma_pair needs types
+// The same by a pair of blocks, issued by one thread of the first: D and A have 128 rows in each block, B's columns of D half
+// in each.
+__device__ __forceinline__ void mma_smem(u32 d, u64 a, u64 b, u32 kind, bool add) {
+  asm volatile(
+      "{ .reg .pred add; setp.ne.b32 add, %4, 0;\n"
+      "  tcgen05.mma.cta_group::2.kind::f16 [%0], %1, %2, %3, add; }" ::"r"(d),
+      "l"(a), "l"(b), "r"(kind), "r"((u32)add)
+      : "memory");
+}
+__device__ __forceinline__ void mma_tmem(u32 d, u32 a, u64 b, u32 kind, bool add) {
+  asm volatile(
+      "{ .reg .pred add; setp.ne.b32 add, %4, 0;\n"
+      "  tcgen05.mma.cta_group::2.kind::f16 [%0], [%1], %2, %3, add; }" ::"r"(d),
+      "r"(a), "l"(b), "r"(kind), "r"((u32)add)
+      : "memory");
+}
+
 //@ section tcgen05_mma_e4m3 needs types
 // The same of E4M3: a contraction of 32 elements a step.
 __device__ __forceinline__ void mma_smem(u32 d, u64 a, u64 b, u32 kind, bool add) {
@@ -77,10 +108,45 @@ __device__ __forceinline__ void mma_tmem(u32 d, u32 a, u64 b, u32 kind, bool add
       : "memory");
 }
 
+//@ section tcgen05_mma_e4m3_pair needs types
+// The same of E4M3.
+__device__ __forceinline__ void mma_smem(u32 d, u64 a, u64 b, u32 kind, bool add) {
+  asm volatile(
+      "{ .reg .pred add; setp.ne.b32 add, %4, 0;\n"
+      "  tcgen05.mma.cta_group::2.kind::f8f6f4 [%0], %1, %2, %3, add; }" ::"r"(d),
+      "l"(a), "l"(b), "r"(kind), "r"((u32)add)
+      : "memory");
+}
+__device__ __forceinline__ void mma_tmem(u32 d, u32 a, u64 b, u32 kind, bool add) {
+  asm volatile(
+      "{ .reg .pred add; setp.ne.b32 add, %4, 0;\n"
+      "  tcgen05.mma.cta_group::2.kind::f8f6f4 [%0], [%1], %2, %3, add; }" ::"r"(d),
+      "r"(a), "l"(b), "r"(kind), "r"((u32)add)
+      : "memory");
+}
+
 //@ section tcgen05_commit needs types
 // One arrival on the barrier when every product that this thread issued before has ended.
 __device__ __forceinline__ void tcgen05_commit(u32 bar) {
   asm volatile("tcgen05.commit.cta_group::1.mbarrier::arrive::one.shared::cluster.b64 [%0];" ::"r"(bar) : "memory");
+}
+
+//@ section tcgen05_commit_pair needs types
+// The same on the barrier at that offset of both blocks of a pair.
+__device__ __forceinline__ void tcgen05_commit(u32 bar) {
+  asm volatile(
+      "tcgen05.commit.cta_group::2.mbarrier::arrive::one.shared::cluster.multicast::cluster.b64 [%0], %1;" ::"r"(bar), "h"((u16)3)
+      : "memory");
+}
+
+//@ section tma_load_pair needs tensor_map
+// As tma_load, of one block of a pair: its bytes complete on the first block's barrier at that offset.
+__device__ __forceinline__ void tma_load_pair(u32 dst, const TensorMap* map, u32 bar, int c0, int c1, int c2, int c3, u64 policy) {
+  asm volatile(
+      "cp.async.bulk.tensor.4d.shared::cluster.global.mbarrier::complete_tx::bytes.cta_group::2.L2::cache_hint "
+      "[%0], [%1, {%3, %4, %5, %6}], [%2], %7;" ::"r"(dst),
+      "l"(map), "r"(bar & 0xfeffffffu), "r"(c0), "r"(c1), "r"(c2), "r"(c3), "l"(policy)
+      : "memory");
 }
 
 //@ section max_of_three

@@ -74,23 +74,14 @@ if (threadIdx.x == 0) {
   prefetch_tensor_map(&k_map);
   prefetch_tensor_map(&v_map);
   prefetch_tensor_map(&o_map);
-#pragma unroll
-  for (int i = 0; i < 16; i += 8) {
-    mbarrier_init(mbar_q_full + i, 1);
-    mbarrier_init(mbar_s_full + i, 1);
-    mbarrier_init(mbar_p_full + i, 8);  // a lane of each warp of softmax and of correction
-    ${rest_init}
-    mbarrier_init(mbar_factor_full + i, 4);
-    mbarrier_init(mbar_factor_empty + i, 4);
-    mbarrier_init(mbar_o_full + i, 1);
-  }
+  ${barrier_init}
   mbarrier_init(mbar_q_empty, 4);
   mbarrier_init(mbar_q_none, 1);
   ${ring_init}
   fence_mbarrier_init();
 }
 tcgen05_fence_before();
-__syncthreads();
+${sync}
 tcgen05_fence_after();
 // Columns of tensor memory: ${columns_note}. Each role reads where they begin: a register
 // for it through all roles is one that ptxas spills.
@@ -136,7 +127,7 @@ if (warp < ${softmax_warps}) {
       ${first_p}
       tmem_wait_store();
       tcgen05_fence_before();
-      if (lane == 0) mbarrier_arrive(p_full);
+      if (lane == 0) ${arrive_p};
       ${rest_p}
       row_sum = fmaf(row_sum, alpha, (sum_a.x + sum_a.y) + (sum_b.x + sum_b.y));
     }
@@ -208,7 +199,7 @@ if (warp < ${softmax_warps}) {
   // ---- products: one thread issues them all
   SETMAXNREG_DEC(${issue_registers});
   const u32 tmem = *(volatile const u32*)tmem_at;
-  if (elect_one()) {
+  if (${issuer}) {
     const u32 q_desc = (smem_q >> 4) | ${q_low};
     ${construct}
     u32 q_phase = 0, p_phase = 0;
@@ -250,7 +241,7 @@ if (warp < ${softmax_warps}) {
 //@ section end
 // Nobody reads tensor memory any more. (Neither warp nor address is kept in a register until here.)
 tcgen05_fence_before();
-__syncthreads();
+${sync}
 if (threadIdx.x / 32 == ${products_warp}) {
   tcgen05_fence_after();
   tmem_dealloc(*(volatile u32*)(smem_bytes + ${smem_tmem}), ${tmem_columns});
@@ -301,6 +292,10 @@ __device__ __forceinline__ u32 exponentials_fma(float a, float b, float c, float
 
 //@ section counted_items
 for (int tile_number = blockIdx.x; tile_number < num_tiles; tile_number += gridDim.x) {
+  const Work work = ${decode};
+
+//@ section paired_items
+for (int tile_number = blockIdx.x / 2; tile_number < num_tiles; tile_number += gridDim.x / 2) {
   const Work work = ${decode};
 
 //@ section found_items

@@ -9,7 +9,31 @@
 //@ section one_barriers
 // Q is there. Of each place of S, place 1's 8 bytes behind: S is there; P is there and O rescaled, the rest of P. The rows'
 // factors are there, and were read; a P V has ended; the place of Q, where O leaves, is free; it stays without a Q, for an
-// item that has no keys. (Second barriers of what has no places stay unused.)
+// item that has no keys.
+
+//@ section two_init
+#pragma unroll
+for (int i = 0; i < 16; i += 8) {
+  mbarrier_init(mbar_q_full + i, 1);
+  mbarrier_init(mbar_s_full + i, 1);
+  mbarrier_init(mbar_p_full + i, ${p_arrivals});  // a lane of each warp of softmax and of correction
+  ${rest_init}
+  mbarrier_init(mbar_factor_full + i, 4);
+  mbarrier_init(mbar_factor_empty + i, 4);
+  mbarrier_init(mbar_o_full + i, 1);
+}
+
+//@ section one_init
+mbarrier_init(mbar_q_full, 1);
+#pragma unroll
+for (int i = 0; i < 16; i += 8) {
+  mbarrier_init(mbar_s_full + i, 1);
+  mbarrier_init(mbar_p_full + i, ${p_arrivals});  // a lane of each warp of softmax and of correction
+  ${rest_init}
+}
+mbarrier_init(mbar_factor_full, 4);
+mbarrier_init(mbar_factor_empty, 4);
+mbarrier_init(mbar_o_full, 1);
 
 //@ section two_addresses
 const int tile = warp / 4;
@@ -59,7 +83,7 @@ if (n != work.num_blocks - 1) {
   if (__any_sync(0xffffffffu, alpha != 1.0f)) rescale_output(o_lanes + ${o0}, alpha);
   tcgen05_fence_before();
 }
-if (lane == 0) mbarrier_arrive(mbar_p_full + 8 * turn);
+if (lane == 0) ${arrive_p_of_correction};
 turn ^= 1;
 
 //@ section two_products

@@ -204,7 +204,7 @@ void fill_sm100(Config& c) {
   fill(c.swizzle, is_fp8(c.dtype) ? SwizzleMode::b64 : SwizzleMode::b128);
   const bool wide = *c.rope_depth == 0 && std::max(c.depth, *c.ov_depth) > 192;
   fill(c.pair_cta, false);
-  fill(c.BM, c.single_o.value_or(wide) ? 128 : 256);
+  fill(c.BM, c.single_o.value_or(wide && !*c.pair_cta) ? 128 : 256);
   fill(c.single_o, *c.BM == 128 && !*c.pair_cta);
 }
 

@@ -51,6 +51,21 @@ TEST_CASE("the cycle model counts the products, exponentials and copies of a til
   CHECK(blackwell["busy"]["shared_memory"].get<double>() == doctest::Approx(2048).epsilon(0.02));
 }
 
+TEST_CASE("the cycle model of a pair of blocks is that of one of them") {
+  const auto pair = model_of("prefill_bf16_d256_pairs_sm100a");
+  check_consistent(pair);
+  // 128 queries a block: 2 * 128 * 128 * (256 + 256) FLOP at 8192 a clock; half of K and of V are copied.
+  CHECK(pair["rows"] == 128);
+  CHECK(pair["busy"]["matrix"].get<double>() == doctest::Approx(2048));
+  CHECK(pair["busy"]["copy"].get<double>() == doctest::Approx(128 * 512 / 64.0));
+  CHECK(pair["tflops"].get<double>() < 2250);
+  // Beside it twice a tile of 64 keys of a block alone.
+  const auto alone = model_of("prefill_bf16_d256_sm100a");
+  check_consistent(alone);
+  CHECK(alone["busy"]["matrix"].get<double>() == doctest::Approx(1024));
+  CHECK(pair["clocks"]["tile"].get<double>() < 0.8 * 2 * alone["clocks"]["tile"].get<double>());
+}
+
 TEST_CASE("sm_103a: the same tile as sm_100a's, with exponentials at twice the rate") {
   const auto of = [](const char* target, double offload) {
     const auto m =

@@ -497,7 +497,7 @@ kiln_prefill_bf16_d128_causal_sm103a(const __grid_constant__ TensorMap q_map,
     prefetch_tensor_map(&k_map);
     prefetch_tensor_map(&v_map);
     prefetch_tensor_map(&o_map);
-  #pragma unroll
+    #pragma unroll
     for (int i = 0; i < 16; i += 8) {
       mbarrier_init(mbar_q_full + i, 1);
       mbarrier_init(mbar_s_full + i, 1);

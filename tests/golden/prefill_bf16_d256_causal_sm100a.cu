@@ -468,7 +468,7 @@ kiln_prefill_bf16_d256_causal_sm100a(const __grid_constant__ TensorMap q_map,
   const u32 smem_q = smem, smem_k = smem + 65536, smem_v = smem + 65536, smem_factors = smem + 229376;
   // Q is there. Of each place of S, place 1's 8 bytes behind: S is there; P is there and O rescaled, the rest of P. The rows'
   // factors are there, and were read; a P V has ended; the place of Q, where O leaves, is free; it stays without a Q, for an
-  // item that has no keys. (Second barriers of what has no places stay unused.)
+  // item that has no keys.
   const u32 mbar_q_full = smem + 229888, mbar_s_full = mbar_q_full + 16, mbar_p_full = mbar_q_full + 32;
   const u32 mbar_p_rest = mbar_q_full + 48, mbar_factor_full = mbar_q_full + 64, mbar_factor_empty = mbar_q_full + 80;
   const u32 mbar_o_full = mbar_q_full + 96, mbar_q_empty = mbar_q_full + 112, mbar_q_none = mbar_q_full + 120;
@@ -484,16 +484,16 @@ kiln_prefill_bf16_d256_causal_sm100a(const __grid_constant__ TensorMap q_map,
     prefetch_tensor_map(&k_map);
     prefetch_tensor_map(&v_map);
     prefetch_tensor_map(&o_map);
-  #pragma unroll
+    mbarrier_init(mbar_q_full, 1);
+    #pragma unroll
     for (int i = 0; i < 16; i += 8) {
-      mbarrier_init(mbar_q_full + i, 1);
       mbarrier_init(mbar_s_full + i, 1);
       mbarrier_init(mbar_p_full + i, 8);  // a lane of each warp of softmax and of correction
       mbarrier_init(mbar_p_rest + i, 4);
-      mbarrier_init(mbar_factor_full + i, 4);
-      mbarrier_init(mbar_factor_empty + i, 4);
-      mbarrier_init(mbar_o_full + i, 1);
     }
+    mbarrier_init(mbar_factor_full, 4);
+    mbarrier_init(mbar_factor_empty, 4);
+    mbarrier_init(mbar_o_full, 1);
     mbarrier_init(mbar_q_empty, 4);
     mbarrier_init(mbar_q_none, 1);
     mbarrier_init(mbar_k_full + 0, 1);

@@ -91,7 +91,7 @@ double CycleModel::steady_tflops(double ghz) const {
 CycleRuns record_cycles(Runtime& runtime, const Plan& plan, const KernelSource& source) {
   CycleRuns runs;
   runs.resolved = plan.resolved();
-  runs.rows = source.manifest.grid.block_rows;
+  runs.rows = source.manifest.grid.block_rows, runs.cluster = source.manifest.cluster[0];
   runs.keys = runs.resolved.BN.value_or(64);
   runs.resident = source.manifest.grid.ctas_per_sm;
   runs.few = run_items(runtime, source, runs, kFewItems, kFewTiles);
@@ -107,7 +107,7 @@ double CycleModel::read_share() const {
 CycleModel model_cycles(const CycleRuns& runs, const CycleMachine& given) {
   CycleModel m;
   m.machine = &given;
-  m.rows = runs.rows, m.keys = runs.keys;
+  m.rows = runs.rows / runs.cluster, m.keys = runs.keys;
   const bool decode = runs.resolved.operation == Operation::decode;
   const CycleMachine machine = decode ? reading_memory(given) : given;
   const auto replay = [&](const auto& trace) { return replay_cycles(*trace, machine, runs.resident); };

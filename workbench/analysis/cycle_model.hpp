@@ -16,7 +16,7 @@ namespace kiln {
 /// A multiprocessor's time is start + sum over its items of (item + tiles * tile). Clocks.
 struct CycleModel {
   const CycleMachine* machine = nullptr;
-  int rows = 0, keys = 0;  ///< queries of an item, keys of a tile
+  int rows = 0, keys = 0;  ///< queries of a block's item, keys of a tile
   double start = 0, item = 0, tile = 0;
   CycleCounts busy{};     ///< clocks of each resource for one tile
   CycleResource bound{};  ///< the one with the most
@@ -34,6 +34,7 @@ struct CycleModel {
 struct CycleRuns {
   Config resolved;
   int rows = 0, keys = 0, resident = 1;
+  int cluster = 1;  ///< blocks that share the rows of an item
   std::unique_ptr<emulator::Trace> few, long_items, many;
 };
 /// Runs `source` on the emulated device, under a second. Throws Error (environment) without a compiler.

@@ -91,14 +91,14 @@ std::optional<FA4Config> fa4(const Config& c) {
   if (!applies || is_fp8(c.dtype) != is_fp8(kv_dtype(c))) return std::nullopt;
   FA4Params p;
   p.dtype = c.dtype;
-  p.BM = *c.BM;
+  p.pair_cta = c.pair_cta.value_or(false);
+  p.BM = p.pair_cta ? 128 : *c.BM;  // BM counts the rows of both blocks of a pair, a tile each
   p.qk_depth = c.depth;
   p.ov_depth = c.ov_depth.value_or(c.depth);
   p.nope_depth = c.nope_depth.value_or(-1);
   if (c.rope_depth.value_or(0) > 0) p.rope_dtype = c.rope && c.rope->dtype ? *c.rope->dtype : c.dtype;
   p.page_size = page_size(c);
-  p.pair_cta = c.pair_cta.value_or(false);
-  p.single_o = c.single_o.value_or(false);
+  p.single_o = p.pair_cta || c.single_o.value_or(false);
   p.bn_cap = c.BN.value_or(c.bn_cap.value_or(0));
   return fa4_config(p);
 }
@@ -106,7 +106,7 @@ std::optional<FA4Config> fa4(const Config& c) {
 std::string v24(const Config& c) {
   const auto config = fa4(c);
   if (!config) return "";
-  const int BN = c.BN.value_or(config->BN), outputs = c.single_o.value_or(false) ? 1 : 2;
+  const int BN = c.BN.value_or(config->BN), outputs = config->params.single_o ? 1 : 2;
   const int columns = 2 * BN / config->m_pack + outputs * config->padded_ov;
   if (columns > 512) {
     return fmt::format("tensor memory: 2*BN/m_pack + {}*padded ov_depth = {} columns exceed 512", outputs,
@@ -140,8 +140,8 @@ std::string v26_p(const Config& c) {
 std::string v27_shape(const Config& c) {
   if (!c.pair_cta.value_or(false)) return "";
   if (c.BM.value_or(256) != 256) return fmt::format("pair_cta wants BM 256, not {}", *c.BM);
-  return c.depth > 64 && c.depth <= 128 ? ""
-                                        : fmt::format("pair_cta wants 64 < depth <= 128, not {}", c.depth);
+  return c.depth > 64 && c.depth <= 256 ? ""
+                                        : fmt::format("pair_cta wants 64 < depth <= 256, not {}", c.depth);
 }
 std::string v27_features(const Config& c) {
   if (!c.pair_cta.value_or(false)) return "";

@@ -10,6 +10,10 @@ std::string PrefillWork::decode_call(const char* tile) const {
                      sections ? ", section_heads" : "", sides);
 }
 
+std::string PrefillWork::first_row() const {
+  return cluster > 1 ? fmt::format("(work.m_start - (int)cluster_rank() * {})", BM) : "work.m_start";
+}
+
 // Place of a work item among sequences of one length: they have the same number of query tiles.
 void PrefillWork::emit_decode_tile(Writer& w) const {
   w.open(
@@ -68,10 +72,10 @@ void PrefillWork::emit(Writer& w) const {
     if (mask->by_place()) {
       w.comment("Key positions of the tile's first and last row, m + seqlen_k - {}, bound the keys it sees.",
                 part ? "aligned_rows" : "seqlen_q");
-      w.line("const int position = work.m_start + work.seqlen_k - {};", aligned_rows());
+      w.line("const int position = {} + work.seqlen_k - {};", first_row(), aligned_rows());
     }
     w.line("const int end_key = {};",
-           mask->end_key(fmt::format("position + {}", BM - 1), "work.seqlen_k", "work.batch"));
+           mask->end_key(fmt::format("position + {}", BM * cluster - 1), "work.seqlen_k", "work.batch"));
     w.line("work.num_blocks = (max(end_key, 0) + {}) / {};", BN - 1, BN);
     if (lower) {
       w.line("work.first_block = {} / {};", mask->first_read("position", "work.seqlen_k", "work.batch"), BN);

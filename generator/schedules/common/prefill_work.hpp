@@ -26,6 +26,8 @@ struct PrefillWork {
   void emit(Writer& w) const;
 
  private:
+  /// Of the rows that the blocks of a cluster have together, which visit the same KV tiles.
+  std::string first_row() const;
   void emit_decode_tile(Writer& w) const;
 };
 

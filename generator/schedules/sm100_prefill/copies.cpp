@@ -37,6 +37,38 @@ class Boxes final : public KeyCopies {
   }
 };
 
+/// Of a pair of blocks: half of K's rows and of V's columns each, for the products that the first issues.
+class Halves final : public KeyCopies {
+ public:
+  using KeyCopies::KeyCopies;
+  void set_maps(KernelParam& k, KernelParam&) const override { k.map.dims[1].box = p_.fa4.k_rows_per_cta; }
+  const char* title() const override { return "one thread of each block issues its half"; }
+  std::string condition() const override {
+    return fmt::format("warp == {} && elect_one()", p_.copies_warp());
+  }
+  ItemReader reader() const override { return ItemReader::thread; }
+  void emit_state(Writer& w) const override { w.line("const int rank = (int)cluster_rank();"); }
+  void emit_tile(Writer& w, const TMAConsumerPipeline& pipeline, const char* name) const override {
+    const bool k = *name == 'k';
+    for (int qk = 0; qk < pipeline.num_qk_stages_effective(); ++qk) {
+      pipeline.ring().emit_wait_empty(w, qk);
+      w.line("if (rank == 0) mbarrier_arrive_expect_tx({}, {});", pipeline.ring().full(qk),
+             2 * pipeline.barrier_bytes());
+      for (int i = 0; i < pipeline.panels_per_chunk(); ++i) {
+        const int panel = qk * pipeline.panels_per_chunk() + i, column = panel * p_.fa4.gran;
+        w.line(
+            "tma_load_pair(smem_{0} + {1} * {2} + {3}, &{0}_map, {4}, {5}, work.kv_head, work.batch, {6});",
+            name, pipeline.ring().stage(), pipeline.slot_bytes(),
+            panel * pipeline.descriptor().tile().panel_bytes(), pipeline.ring().full(qk),
+            k ? fmt::format("{}, n * {} + rank * {}", column, p_.BN, p_.fa4.k_rows_per_cta)
+              : fmt::format("rank * {} + {}, n * {}", p_.fa4.v_cols_per_cta, column, p_.BN),
+            kEvictLast);
+      }
+    }
+    pipeline.ring().emit_step(w);
+  }
+};
+
 /// Through a page table: every lane looks up one page of the tile and issues its copies. Lanes that have none do not
 /// look at the ring: one that fell behind could miss two of its phases.
 class Pages final : public KeyCopies {
@@ -94,28 +126,18 @@ class Pages final : public KeyCopies {
   }
 };
 
-void emit_load_q(Writer& w, const Parts& parts, int tile) {
-  const PrefillPlan& p = parts.plan;
-  w.line("mbarrier_arrive_expect_tx(mbar_q_full + {}, {});", 8 * tile, p.q_bytes());
-  for (int panel = 0; panel < p.q_panels(); ++panel)
-    w.line("tma_load(smem_q + {}, &q_map, mbar_q_full + {}, {}, {});",
-           tile * p.q_stride() + panel * p.q_tile().panel_bytes(), 8 * tile,
-           parts.items->coordinates(panel * p.fa4.gran,
-                                    fmt::format("work.m_start + {}", tile * PrefillPlan::kRows)),
-           kEvictFirst);
-}
-
 /// Q of all tiles, in the place that O of the item before has left.
 void emit_queries(Writer& w, const Parts& parts) {
   parts.copies->open_one(w);
   w.line("mbarrier_wait(mbar_q_empty, q_phase);");
-  for (int tile = 0; tile < parts.plan.tiles(); ++tile) emit_load_q(w, parts, tile);
+  for (int tile = 0; tile < parts.plan.tiles(); ++tile) parts.blocks->emit_load_q(w, tile);
   parts.copies->close_one(w);
 }
 
 }  // namespace
 
 std::unique_ptr<const KeyCopies> copies_of(const Parts& parts) {
+  if (parts.plan.blocks() == 2) return std::make_unique<Halves>(parts);
   if (parts.plan.operand->table()) return std::make_unique<Pages>(parts);
   return std::make_unique<Boxes>(parts);
 }
@@ -125,8 +147,10 @@ void emit_copies(Writer& w, const Parts& parts, Holes holes) {
   const KeyCopies& copies = *parts.copies;
   holes.text("condition", copies.condition()).text("title", copies.title()).text("one", copies.one());
   holes.text("whose_q", parts.tiles->whose_q());
-  holes.text("producer_states",
-             text_of([&](Writer& b) { p.k->ring().emit_state(b, true), p.v->ring().emit_state(b, true); }));
+  holes.text("producer_states", text_of([&](Writer& b) {
+               copies.emit_state(b);
+               p.k->ring().emit_state(b, true), p.v->ring().emit_state(b, true);
+             }));
   holes.text("items", parts.items->head(copies.reader()).text());
   holes.text("load_k", text_of([&](Writer& b) { copies.emit_tile(b, *p.k, "k"); }));
   holes.text("load_v", text_of([&](Writer& b) { copies.emit_tile(b, *p.v, "v"); }));

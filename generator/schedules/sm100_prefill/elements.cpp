@@ -9,7 +9,7 @@ class HalfElements final : public Elements {
  public:
   using Elements::Elements;
   const char* mma() const override { return "tcgen05_mma"; }
-  const char* instruction() const override { return "tcgen05.mma.cta_group::1.kind::f16"; }
+  const char* kind() const override { return "kind::f16"; }
   const char* pack() const override { return pack_name(p_.config.dtype); }
   const char* exponentials() const override { return "exponentials"; }
   int l2_promotion() const override { return 256; }
@@ -19,7 +19,7 @@ class ByteElements final : public Elements {
  public:
   using Elements::Elements;
   const char* mma() const override { return "tcgen05_mma_e4m3"; }
-  const char* instruction() const override { return "tcgen05.mma.cta_group::1.kind::f8f6f4"; }
+  const char* kind() const override { return "kind::f8f6f4"; }
   const char* pack() const override { return "pack_e4m3"; }
   const char* exponentials() const override { return "exponentials_e4m3"; }
   int l2_promotion() const override { return 128; }

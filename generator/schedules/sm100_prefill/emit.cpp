@@ -47,13 +47,12 @@ std::vector<KernelParam> kernel_params(const Parts& parts) {
 
 void use_sections(Prelude& prelude, const Parts& parts) {
   const PrefillPlan& p = parts.plan;
-  for (const char* section :
-       {"types", "smem_address", "elect_one", "setmaxnreg", "mbarrier_init", "fence_mbarrier_init",
-        "mbarrier_expect_tx", "mbarrier_arrive", "mbarrier_wait", "prefetch_tensor_map", "tma_load",
-        "tma_store", "fence_proxy_async", "descriptor", "shared_words", "store_shared_float", "tmem_alloc",
-        "tcgen05_fence", "tcgen05_commit"})
+  for (const char* section : {"types", "smem_address", "elect_one", "setmaxnreg", "mbarrier_init",
+                              "fence_mbarrier_init", "mbarrier_expect_tx", "mbarrier_arrive", "mbarrier_wait",
+                              "prefetch_tensor_map", "tma_load", "tma_store", "fence_proxy_async",
+                              "descriptor", "shared_words", "store_shared_float", "tcgen05_fence"})
     prelude.use(section);
-  prelude.use(parts.elements->mma());
+  parts.blocks->use(prelude);
   prelude.use(parts.elements->pack());
   prelude.use(pack_name(*p.config.out_dtype));
   p.results.use(prelude);
@@ -89,10 +88,12 @@ Holes tile_holes(const Parts& parts) {
       .number("piece", p.output_access().registers())
       .number("panel_bytes", PrefillPlan::kPanelBytes);
   holes.text("load_output", p.output_access().load()).text("store_output", p.output_access().store());
-  holes.text("scores_kind", word(layout::tcgen05_instruction(p.config.dtype, 128, p.BN, false)));
-  holes.text("output_kind", word(layout::tcgen05_instruction(p.config.dtype, 128, p.ov_depth, true)));
+  holes.text("scores_kind", word(layout::tcgen05_instruction(p.config.dtype, p.product_rows(), p.BN, false)));
+  holes.text("output_kind",
+             word(layout::tcgen05_instruction(p.config.dtype, p.product_rows(), p.product_columns(), true)));
   holes.text("q_high", word(p.q_descriptor().high())).text("k_high", word(p.k->descriptor().high()));
   holes.text("v_high", word(p.v->descriptor().high())).text("q_low", word(p.q_descriptor().low()));
+  holes.text("sync", parts.blocks->sync()).number("p_arrivals", 8 * p.blocks());
   holes.text("out_pack", pack_name(*p.config.out_dtype)).text("first_block", p.work().first_block());
   // ptxas 13.0 keeps so much of unrolled loops over O in registers for sm_103a that it spills.
   holes.text("columns", p.config.target == Target::sm_103a ? " 1" : "");
@@ -143,6 +144,7 @@ void emit_setup(Writer& w, const Parts& parts, Holes holes) {
   holes.text("barrier_note", parts.tiles->barriers(holes).text());
   holes.text("columns_note", parts.tiles->columns());
   holes.text("rest_init", text_of([&](Writer& b) { parts.pieces->emit_init(b); }));
+  holes.text("barrier_init", parts.tiles->init(holes).text());
   w.raw(fill_template("sm100_prefill.cuh", "setup", holes));
 }
 
@@ -188,7 +190,8 @@ KernelSource emit_prefill(const PrefillPlan& p) {
   p.hidden.emit_page_functions(body, p.config);
   p.work().emit(body);
   emit_functions(body, parts, holes);
-  body.line("extern \"C\" __global__ void __launch_bounds__({}, 1)", p.threads());
+  body.line("extern \"C\" __global__ void {}__launch_bounds__({}, 1)", parts.blocks->attribute(),
+            p.threads());
   body.open("{}({})", entry_name(*p.config.name),
             parameter_list(
                 params, {.q_bytes = p.fp8, .kv_bytes = p.fp8, .const_values = true, .one_per_line = true}));
@@ -201,10 +204,11 @@ KernelSource emit_prefill(const PrefillPlan& p) {
   Manifest& m = source.manifest = manifest_of(p.config);
   m.num_threads = p.threads();
   m.smem_bytes = p.smem.bytes();
-  m.grid = {GridRule::Kind::persistent, p.block_rows(), 1};
+  m.grid = {GridRule::Kind::persistent, p.block_rows() * p.blocks(), 1};
+  m.cluster = {p.blocks(), 1, 1};
   m.params = params;
   // S of the first tile and of the loop; O of the first or the last, and of the loop: of each tile of queries.
-  m.expectations = {{parts.elements->instruction(), parts.tiles->issues() * (p.k_steps() + p.v_steps())}};
+  m.expectations = {{parts.blocks->instruction(), parts.tiles->issues() * (p.k_steps() + p.v_steps())}};
   set_text(source, facts_of(parts), body.lines());
   return source;
 }

@@ -162,9 +162,21 @@ class RaggedItems final : public WorkItems {
   }
 };
 
+/// The same of pairs of blocks.
+class PairedItems final : public CountedItems {
+ public:
+  using CountedItems::CountedItems;
+  Lines head(ItemReader) const override {
+    Holes holes;
+    holes.text("decode", p_.work().decode_call("tile_number"));
+    return section("paired_items", holes);
+  }
+};
+
 }  // namespace
 
 std::unique_ptr<const WorkItems> items_of(const Parts& parts) {
+  if (parts.plan.blocks() == 2) return std::make_unique<PairedItems>(parts);
   if (parts.plan.ragged) return std::make_unique<RaggedItems>(parts);
   if (parts.plan.dynamic()) return std::make_unique<NumberedItems>(parts);
   return std::make_unique<CountedItems>(parts);

@@ -8,6 +8,7 @@ Part::Part(const Parts& parts) : parts_(parts), p_(parts.plan) {}
 Parts::Parts(const PrefillPlan& its_plan)
     : plan(its_plan),
       tiles(tiles_of(*this)),
+      blocks(blocks_of(*this)),
       items(items_of(*this)),
       copies(copies_of(*this)),
       elements(elements_of(*this)),

@@ -3,6 +3,7 @@
 // sections of templates/sm100_prefill.cuh whose holes they fill.
 //
 //   QueryTiles    two tiles of queries that share K and V, or one with two places of S      tiles.cpp
+//   Blocks        one block an item, or a pair that shares K and V                       blocks.cpp
 //   WorkItems     where work items come from, and rows of the sequences they are of      items.cpp
 //   KeyCopies     who copies K and V, and from where                                     copies.cpp
 //   Elements      the type of Q, K, V and P                                              elements.cpp
@@ -53,8 +54,9 @@ class QueryTiles : public Part {
   virtual const char* barrier() const = 0;
   /// Column of O of the tile `tile`.
   virtual std::string o_of_tile() const = 0;
-  /// Set-up: what the barriers are of.
+  // Set-up: what the barriers are of, and their beginning.
   virtual Lines barriers(const Holes& holes) const = 0;
+  virtual Lines init(const Holes& holes) const = 0;
   // Softmax: the addresses of a thread, those that a tile of keys has, and the step to the next.
   virtual Lines addresses(const Holes& holes) const = 0;
   virtual std::string place_of_s(const Holes&) const { return ""; }
@@ -71,6 +73,26 @@ class QueryTiles : public Part {
   /// The products of an item, and how often each is issued in the text.
   virtual Lines products(Holes holes) const = 0;
   virtual int issues() const = 0;
+};
+
+/// The blocks that take an item together.
+class Blocks : public Part {
+ public:
+  using Part::Part;
+  virtual void use(Prelude& prelude) const = 0;
+  /// The products' instruction, as the machine code names it.
+  virtual std::string instruction() const = 0;
+  virtual std::string attribute() const { return ""; }  ///< of the kernel
+  /// All threads meet, before the first hand-over and after the last.
+  virtual const char* sync() const = 0;
+  virtual const char* issuer() const = 0;  ///< condition of the thread that issues products
+  /// Emitted: an arrival where products wait.
+  virtual std::string arrive(const std::string& barrier) const = 0;
+  /// Q of a tile, by a thread of the copies.
+  virtual void emit_load_q(Writer& w, int tile) const = 0;
+
+ protected:
+  void emit_boxes_of_q(Writer& w, int tile, const char* load) const;
 };
 
 /// Who goes through the work items: all lanes of a warp, or one thread.
@@ -120,6 +142,7 @@ class KeyCopies : public Part {
   virtual const char* title() const = 0;
   virtual std::string condition() const = 0;
   virtual ItemReader reader() const = 0;
+  virtual void emit_state(Writer&) const {}
   virtual void open_one(Writer&) const {}
   virtual void close_one(Writer&) const {}
   virtual const char* one() const { return ""; }
@@ -131,7 +154,7 @@ class Elements : public Part {
  public:
   using Part::Part;
   virtual const char* mma() const = 0;           ///< section of its instructions
-  virtual const char* instruction() const = 0;   ///< as the machine code names it
+  virtual const char* kind() const = 0;          ///< of it
   virtual const char* pack() const = 0;          ///< P's elements
   virtual const char* exponentials() const = 0;  ///< section of the functions that make P
   virtual int l2_promotion() const = 0;          ///< bytes that the L2 cache fetches at once
@@ -205,6 +228,7 @@ struct Parts {
 
   const PrefillPlan& plan;
   std::unique_ptr<const QueryTiles> tiles;
+  std::unique_ptr<const Blocks> blocks;
   std::unique_ptr<const WorkItems> items;
   std::unique_ptr<const KeyCopies> copies;
   std::unique_ptr<const Elements> elements;
@@ -216,6 +240,7 @@ struct Parts {
 };
 
 std::unique_ptr<const QueryTiles> tiles_of(const Parts& parts);
+std::unique_ptr<const Blocks> blocks_of(const Parts& parts);
 std::unique_ptr<const WorkItems> items_of(const Parts& parts);
 std::unique_ptr<const KeyCopies> copies_of(const Parts& parts);
 std::unique_ptr<const Elements> elements_of(const Parts& parts);

@@ -40,7 +40,7 @@ bool check_meaning(const Config& c, Violations& out) {
   const auto before = out.size();
   check_prefill_meaning(c, kName,
                         {"BK", "swizzle", "num_kv_stages", "num_qk_stages", "num_pv_stages", "shared_ring",
-                         "exp_offload", "bn_cap", "single_o"},
+                         "exp_offload", "bn_cap", "single_o", "pair_cta"},
                         PrefillBytes::fp8, out);
   const Config m = with_shared_defaults(c);
   const MeaningCheck check(c, m, kName, out);
@@ -52,9 +52,9 @@ bool check_meaning(const Config& c, Violations& out) {
   return out.size() == before;
 }
 
-/// One tile of queries a block, with one O.
+/// One tile of queries a block, with one O. BM counts the rows of both blocks of a pair.
 bool one_tile(const Config& c) {
-  return *c.BM == PrefillPlan::kRows;
+  return *c.BM == PrefillPlan::kRows || c.pair_cta.value_or(false);
 }
 
 /// Whether two O, or two tiles of Q beside two stages of K and V, are too many columns.
@@ -64,7 +64,8 @@ bool too_wide_for_two(const Config& c) {
 
 /// Keys of a tile where neither BN nor bn_cap say: those of which two of K and of V fit beside Q.
 int usual_keys(const Config& c) {
-  return too_wide_for_two(c) && size_of(c.dtype) == 2 ? 64 : KeyLimits::kAny;
+  const bool wide = std::max(c.depth, *c.ov_depth) > 128 && size_of(c.dtype) == 2;
+  return wide && one_tile(c) && !c.pair_cta.value_or(false) ? 64 : KeyLimits::kAny;
 }
 
 /// O of 16 bits leaves through the place of a Q that is shorter in FP8: bytes that this takes beside Q.
@@ -93,7 +94,8 @@ void set_rings(FA4Config& f, const Config& c) {
 FA4Config configure(const Config& c) {
   FA4Params params;
   params.dtype = c.dtype;
-  params.BM = *c.BM;
+  params.pair_cta = c.pair_cta.value_or(false);
+  params.BM = params.pair_cta ? PrefillPlan::kRows : *c.BM;
   params.single_o = one_tile(c);
   params.qk_depth = c.depth;
   params.ov_depth = *c.ov_depth;
@@ -174,7 +176,7 @@ void set_resolved(Config& c, const PrefillPlan& p, const std::array<int, 3>& sha
   c.num_qk_stages = p.fa4.num_qk_stages;
   c.num_pv_stages = p.fa4.num_pv_stages;
   c.shared_ring = p.fa4.shared_ring;
-  if (p.tiles() == 1) c.single_o = true;
+  if (p.tiles() == 1 && p.blocks() == 1) c.single_o = true;
 }
 
 /// The largest share of exponentials on the FMA pipe that does not spill, up to a depth (ptxas 13.0; bench/NOTES.md 159,
@@ -195,6 +197,24 @@ double most_offloaded(const Config& c) {
   return *c.lse ? limit.with_lse : limit.alone;
 }
 
+/// Two blocks that share K and V.
+bool check_pair(const Config& c, const Refusals& refuse) {
+  if (c.operand->kind != OperandKind::contiguous) {
+    refuse(kName, {"/pair_cta", "/operand/kind"}, "pairs of blocks take sequences of one length",
+           "contiguous");
+    return false;
+  }
+  constexpr int span = 64;
+  const int panels = (*c.ov_depth + span - 1) / span;
+  if (panels % 2 != 0) {
+    refuse(kName, {"/pair_cta", "/ov_depth", "/depth"},
+           fmt::format("each block of a pair has half of V's spans of {} columns: {} are odd", span, panels),
+           "ov_depth 128, 256");
+    return false;
+  }
+  return true;
+}
+
 /// Tiles of queries, of which each has an O.
 bool check_tiles_of_queries(const Config& c, const Refusals& refuse) {
   const bool wide = too_wide_for_two(c);
@@ -207,6 +227,7 @@ bool check_tiles_of_queries(const Config& c, const Refusals& refuse) {
            "rows of over 192 columns leave room for one tile of queries", "BM 128");
     return false;
   }
+  if (c.pair_cta.value_or(false)) return check_pair(c, refuse);
   if (c.single_o && *c.single_o != one_tile(c)) {
     refuse(kName, {"/single_o", "/BM"}, "each tile of 128 query rows has one O",
            fmt::format("single_o {}", one_tile(c)));
@@ -264,7 +285,7 @@ std::optional<PrefillPlan> plan_prefill(Config c, Violations& out) {
   c = with_shared_defaults(std::move(c));
   const Refusals refuse(user, out);
   const auto before = out.size();
-  if (!c.BM) c.BM = c.single_o.value_or(too_wide_for_two(c)) ? 128 : 256;
+  if (!c.BM) c.BM = !c.pair_cta.value_or(false) && c.single_o.value_or(too_wide_for_two(c)) ? 128 : 256;
   if (!check_rows(c, refuse)) return std::nullopt;
   PrefillPlan p;
   p.fp8 = is_fp8(c.dtype);
@@ -286,10 +307,11 @@ std::optional<PrefillPlan> plan_prefill(Config c, Violations& out) {
   p.k.emplace(p.fa4, true);
   p.v.emplace(p.fa4, false);
   if (!check_tiles(p, c, refuse)) return std::nullopt;
-  const std::array<int, 3> shape{128, p.BN, p.fa4.MMA_K};
+  const std::array<int, 3> shape{p.product_rows(), p.BN, p.fa4.MMA_K};
   if (c.mma_shape && *c.mma_shape != shape)
-    refuse(kName, {"/mma_shape"}, fmt::format("the matrix instruction of QK is m128 n(BN) k{}", p.fa4.MMA_K),
-           fmt::format("[128, {}, {}]", p.BN, p.fa4.MMA_K));
+    refuse(kName, {"/mma_shape"},
+           fmt::format("the matrix instruction of QK is m{} n(BN) k{}", p.product_rows(), p.fa4.MMA_K),
+           fmt::format("[{}, {}, {}]", p.product_rows(), p.BN, p.fa4.MMA_K));
   p.operand.emplace(
       c.operand->kind, c.operand->page_size.value_or(0), p.BN,
       sm90::OperandNames{"work.batch", "work.kv_head", "work.k_start", "work.seqlen_k", "heads_kv"});

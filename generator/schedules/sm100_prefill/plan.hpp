@@ -59,6 +59,11 @@ struct PrefillPlan {
   int item_readers() const { return 4 * tiles() + 4 + 1 + 1; }
   /// Tiles of queries of a block.
   int tiles() const { return fa4.num_q; }
+  /// Blocks that take an item together.
+  int blocks() const { return fa4.params.pair_cta ? 2 : 1; }
+  /// M and N of the products: of a pair all whole spans of V, half of which each block has.
+  int product_rows() const { return kRows * blocks(); }
+  int product_columns() const { return blocks() == 2 ? fa4.padded_ov : ov_depth; }
   int block_rows() const { return tiles() * kRows; }
   // Warpgroups: softmax of each tile, correction, and one of whose warps issue products and copies, and find work items.
   int softmax_threads() const { return 128 * tiles(); }
@@ -85,7 +90,7 @@ struct PrefillPlan {
   int first_keys() const { return fa4.num_pv_stages == 1 ? BN : BN - 32; }
   int k_steps() const { return (depth + fa4.MMA_K - 1) / fa4.MMA_K; }
   int v_steps() const { return BN / fa4.MMA_K; }
-  PrefillWork work() const { return {block_rows(), BN, 1, ragged, dynamic(), &*mask}; }
+  PrefillWork work() const { return {block_rows(), BN, blocks(), ragged, dynamic(), &*mask}; }
   /// The largest score of a row comes with the scores, where nothing changes most tiles of them.
   bool max_by_load() const {
     return target_info(config.target).load_reduces && modifier->none() && !mask->has_bits();
@@ -99,7 +104,7 @@ struct PrefillPlan {
   }
   RowSoftmax softmax() const { return RowSoftmax({BN, scale_log2(), fp8, exp_offload}); }
   /// Work items come from a counter, longest first; else every role counts.
-  bool dynamic() const { return ragged || mask->bounded_above(); }
+  bool dynamic() const { return ragged || (mask->bounded_above() && blocks() == 1); }
   /// KV tiles of one head that stay in the L2 cache while a section of a ragged batch is read (bench/NOTES.md 9).
   int section_tiles() const {
     constexpr int kSectionBytes = 32 << 20;

@@ -45,6 +45,7 @@ void emit_products(Writer& w, const Parts& parts, Holes holes) {
                p.k->emit_construct(b), p.v->emit_construct(b);
                p.k->ring().emit_state(b, false), p.v->ring().emit_state(b, false);
              }));
+  holes.text("issuer", parts.blocks->issuer());
   holes.text("turn", parts.tiles->turn()).text("tiles_of_item", parts.tiles->products(holes).text());
   w.raw(section("products", holes));
 }

@@ -5,7 +5,7 @@ namespace kiln::sm100 {
 namespace {
 
 // The divisions of registers: of softmax, correction and issue. Found by compiling (ptxas 13.0; bench/NOTES.md 159, of
-// sm_103a 165).
+// sm_103a 165, of one tile 175).
 constexpr RoleRegisters kUsual{};                  ///< 184, 88, 56
 constexpr RoleRegisters kEven{176, 88, 72};        ///< over pages, captured tensors, long rows
 constexpr RoleRegisters kCorrection{176, 96, 64};  ///< windows

@@ -26,7 +26,7 @@ class ReducedScores final : public ScoreRows {
 class TwoPieces final : public Pieces {
  public:
   using Pieces::Pieces;
-  void emit_init(Writer& w) const override { w.line("mbarrier_init(mbar_p_rest + i, 4);"); }
+  void emit_init(Writer& w) const override { w.line("mbarrier_init(mbar_p_rest + i, {});", 4 * p_.blocks()); }
   void emit_address(Writer& w) const override {
     w.line("const u32 p_rest = mbar_p_rest + 8 * {};", parts_.tiles->barrier());
   }
@@ -34,7 +34,7 @@ class TwoPieces final : public Pieces {
     p_.softmax().emit_exp(w, p_.first_keys(), p_.BN);
     w.line("tmem_wait_store();");
     w.line("tcgen05_fence_before();");
-    w.line("if (lane == 0) mbarrier_arrive(p_rest);");
+    w.line("if (lane == 0) {};", parts_.blocks->arrive("p_rest"));
   }
   void emit_rest_products(Writer& w) const override {
     w.line("mbarrier_wait(p_rest, phase);");
@@ -143,6 +143,7 @@ void emit_softmax(Writer& w, const Parts& parts, Holes holes) {
   holes.text("first_p", text_of([&](Writer& b) { softmax.emit_exp(b, 0, p.first_keys()); }));
   holes.text("rest_p", text_of([&](Writer& b) { parts.pieces->emit_rest(b); }));
   holes.text("inverse", parts.row_end->inverse().text());
+  holes.text("arrive_p", parts.blocks->arrive("p_full"));
   holes.text("lse", lse_text(parts));
   w.raw(section("softmax", holes));
 }

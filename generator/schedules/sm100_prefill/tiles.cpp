@@ -30,6 +30,7 @@ class TwoTiles final : public QueryTiles {
     return fmt::format("(tile == 0 ? {} : {})", p_.fa4.tmem_o0, p_.fa4.tmem_o1);
   }
   Lines barriers(const Holes& holes) const override { return tile_section("two_barriers", holes); }
+  Lines init(const Holes& holes) const override { return tile_section("two_init", holes); }
   Lines addresses(const Holes& holes) const override { return tile_section("two_addresses", holes); }
   const char* step() const override { return "s_phase ^= 1;"; }
   Lines follow(const Holes& holes) const override { return tile_section("two_follow", holes); }
@@ -79,13 +80,18 @@ class OneTile final : public QueryTiles {
   const char* barrier() const override { return "turn"; }
   std::string o_of_tile() const override { return std::to_string(p_.fa4.tmem_o0); }
   Lines barriers(const Holes& holes) const override { return tile_section("one_barriers", holes); }
+  Lines init(const Holes& holes) const override { return tile_section("one_init", holes); }
   Lines addresses(const Holes& holes) const override { return tile_section("one_addresses", holes); }
   std::string place_of_s(const Holes& holes) const override {
     return tile_section("one_place_of_s", holes).text();
   }
   const char* step() const override { return "s_phase ^= turn;\nturn ^= 1;"; }
   const char* turn() const override { return "u32 turn = 0;  // which place of S a tile of keys has"; }
-  Lines follow(const Holes& holes) const override { return tile_section("one_follow", holes); }
+  Lines follow(const Holes& holes) const override {
+    Holes with = holes;
+    with.text("arrive_p_of_correction", parts_.blocks->arrive("mbar_p_full + 8 * turn"));
+    return tile_section("one_follow", with);
+  }
   void emit_repair(Writer& w, const HiddenValues::Place& place, const char* before) const override {
     HiddenValues::Place rows = place;
     rows.first_row = "work.m_start + 32 * quarter";

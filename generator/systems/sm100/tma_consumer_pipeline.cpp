@@ -6,7 +6,8 @@ TMAConsumerPipeline::TMAConsumerPipeline(const FA4Config& config, bool is_k)
     : config_(config),
       is_k_(is_k),
       ring_(is_k ? "k" : "v", config.num_kv_stages, is_k || config.v_in_k ? config.num_qk_stages : 1),
-      descriptor_({config.BN, config.swizzle_bytes, config.element_bytes()}, is_k) {
+      descriptor_({is_k ? config.k_rows_per_cta : config.BN, config.swizzle_bytes, config.element_bytes()},
+                  is_k) {
   if (config.shared_ring) ring_.take_turns(is_k ? 0 : 1);
 }
 

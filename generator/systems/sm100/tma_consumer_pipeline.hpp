@@ -27,7 +27,7 @@ class TMAConsumerPipeline {
     return shared ? std::max(config_.full_k_bytes, config_.full_v_bytes) : full_kv_bytes();
   }
   int ring_bytes() const { return slot_bytes() * config_.num_kv_stages; }
-  int num_panels() const { return (is_k_ ? config_.padded_qk : config_.padded_ov) / config_.gran; }
+  int num_panels() const { return (is_k_ ? config_.padded_qk : config_.v_cols_per_cta) / config_.gran; }
   int panels_per_chunk() const { return num_panels() / num_qk_stages_effective(); }
   /// Transaction bytes of one barrier.
   int barrier_bytes() const { return full_kv_bytes() / num_qk_stages_effective(); }
