@@ -207,8 +207,9 @@ bool check_pair(const Config& c, const Refusals& refuse) {
   constexpr int span = 64;
   const int panels = (*c.ov_depth + span - 1) / span;
   if (panels % 2 != 0) {
-    refuse(kName, {"/pair_cta", "/ov_depth", "/depth"},
-           fmt::format("each block of a pair has half of V's spans of {} columns: {} are odd", span, panels),
+    refuse(kName, {"/pair_cta", "/ov_depth"},
+           fmt::format("each block of a pair has half of V's spans of {} columns, an even number, not {}",
+                       span, panels),
            "ov_depth 128, 256");
     return false;
   }
