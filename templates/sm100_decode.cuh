@@ -10,6 +10,7 @@ constexpr u32 kScoresKind = ${scores_kind}, kOutputKind = ${output_kind};
 constexpr u32 kKHigh = ${k_high}, kQHigh = ${q_high}, kVHigh = ${v_high}, kPHigh = ${p_high};
 
 ${issue_scores}
+${issue_rotary}
 ${output_note}
 __device__ __forceinline__ void issue_output(u32 o, u32 v, u32 p, bool add${output_more}) {
   ${issue_output}
@@ -48,6 +49,27 @@ __device__ __forceinline__ void convert_tile(u32 to, u32 from, int rows, int thr
     uint4 x = load_shared_16(from + 16 * i);
     if (r >= rows) x = make_uint4(0, 0, 0, 0);
     const u32 at = to + c / 4 * 16384 + r * 128, chunk = ((c % 4 * 2) ^ (r % 8)) << 4;
+    store_shared_16(at + chunk, make_uint4(narrow_to_fp16(x.x), narrow_to_fp16(x.x >> 16), narrow_to_fp16(x.y), narrow_to_fp16(x.y >> 16)));
+    store_shared_16(at + (chunk ^ 16), make_uint4(narrow_to_fp16(x.z), narrow_to_fp16(x.z >> 16), narrow_to_fp16(x.w), narrow_to_fp16(x.w >> 16)));
+  }
+}
+
+//@ section convert_chunk
+// 64 rows of kChunks * 16 bytes to FP16, in panels of 64 columns, swizzled; those from `rows` on become zeros. Of whole
+// 128 columns eight threads have half of a row and the other half of the next: no two of them use one bank.
+template <u32 kChunks>
+__device__ __forceinline__ void convert_chunk(u32 to, u32 from, int rows, u32 thread) {
+  constexpr u32 kWidth = kChunks > 4 ? 8 : kChunks > 2 ? 4 : kChunks, kRows = 128 / kWidth;
+  const u32 row = kWidth == 8 ? thread / 16 * 2 + thread / 4 % 2 : thread / kWidth;
+  const u32 c = kWidth == 8 ? thread % 4 + (thread / 4 + thread / 8) % 2 * 4 : thread % kWidth;
+  const u32 chunk = ((c % 4 * 2) ^ (row % 8)) << 4;
+  from += ${chunk_pitch} * row + 16 * c, to += c / 4 * ${key_panel} + row * 128;
+  if (c >= kChunks || row >= 64) return;
+#pragma unroll
+  for (u32 round = 0; round < (kWidth + 1) / 2; ++round) {
+    uint4 x = load_shared_16(from + ${chunk_pitch} * kRows * round);
+    if ((int)(row + kRows * round) >= rows) x = make_uint4(0, 0, 0, 0);
+    const u32 at = to + 128 * kRows * round;
     store_shared_16(at + chunk, make_uint4(narrow_to_fp16(x.x), narrow_to_fp16(x.x >> 16), narrow_to_fp16(x.y), narrow_to_fp16(x.y >> 16)));
     store_shared_16(at + (chunk ^ 16), make_uint4(narrow_to_fp16(x.z), narrow_to_fp16(x.z >> 16), narrow_to_fp16(x.w), narrow_to_fp16(x.w >> 16)));
   }
@@ -243,6 +265,24 @@ ${weigh}
       ${next_turn}
     }
   }
+//@ section latent_converters
+} else if (warp >= 6) {
+  // ---- bytes to FP16, a chunk of K's columns after the other, into a place that the products free. Rows past this
+  // sequence belong to others: zeros, since 0 * NaN is NaN.
+  ${wait_for_lengths}
+  const int thread = threadIdx.x - 192;
+  ${converter_states}
+  ${turn}
+  ${zero_columns}
+  Segment s;
+#pragma unroll 1
+  while (next_segment(problem, range, s)) {
+#pragma unroll 1
+    for (int n = s.tile_begin; n < s.tile_end; ++n) {
+      ${convert_k}
+      ${next_turn}
+    }
+  }
 //@ section copies
 } else {
   // ---- copies of K and V: tiles are read once, so first out of L2
@@ -421,7 +461,7 @@ if (n > s.tile_begin) {
 }
 if (n < s.tile_end) {
   // S'(n) = K(n) Q', chunk by chunk as K comes. Its commit tells of O', too.
-  ${scores_by_chunk}
+  ${issue_tile_scores}
   s_buffer ^= 1;
   ${step_k}
 }
@@ -429,12 +469,7 @@ if (n < s.tile_end) {
 //@ section tile_products
 if (n < s.tile_end) {
   // S'(n) = K(n) Q', while softmax has the tile before. Its place was read before P(n - 2) was there.
-  ${wait_k}
-  if (elect_one()) {
-    issue_scores(tmem + s_buffer * ${BM}, ${k_get}, q_desc);
-    tcgen05_commit(mbar_s_full + 8 * s_buffer);
-    tcgen05_commit(${k_empty});
-  }
+  ${issue_tile_scores}
   s_buffer ^= 1;
   ${step_k}
 }
@@ -472,3 +507,22 @@ named_barrier_sync(2, 128);
       const float value_scale = load_shared_float(smem_value_scales + 4 * threadIdx.x);
 #pragma unroll
       for (int r = 0; r < ${score_rows}; ++r) s_acc[r] *= value_scale;
+
+//@ section latent_scores
+//@ if token
+      const float key_scale = load_shared_float(smem_key_scales + turn * ${tile_scales} + 4 * (16 * warp + lane % 16));
+      turn = (turn + 1) % 4;
+//@ end
+//@ if rotary
+      float rotary[${score_rows}];  // what the rotary columns add, which no scale concerns
+      ${load_scores}(rotary, tmem_lanes + ${rotary} + s_buffer * ${BM});
+#pragma unroll
+      for (int r = 0; r < ${score_rows}; ++r) s_acc[r] = fmaf(s_acc[r], key_scale, rotary[r]);
+//@ else
+#pragma unroll
+      for (int r = 0; r < ${score_rows}; ++r) s_acc[r] *= key_scale;
+//@ end
+
+//@ section latent_values
+#pragma unroll
+      for (int r = 0; r < ${score_rows}; ++r) s_acc[r] *= key_scale;

@@ -20,10 +20,12 @@ inline int k_columns(const Config& resolved) {
 }
 
 /// Columns of one tile of K in shared memory: rotary ones in a tensor of their own lie behind the others, apart where V
-/// is read from K.
+/// is read from K; on sm_100a only beside bytes.
 inline int tile_columns(const Config& resolved) {
-  return has_rope_tensor(resolved) && !resolved.v_from_k.value_or(false) ? resolved.depth
-                                                                         : k_columns(resolved);
+  const bool beside =
+      !resolved.v_from_k.value_or(false) ||
+      (is_blackwell(resolved.target) && size_of(resolved.kv_dtype.value_or(resolved.dtype)) == 2);
+  return has_rope_tensor(resolved) && beside ? resolved.depth : k_columns(resolved);
 }
 
 /// Elements of `kv_dtype` from the first column read of a row to the end of the last, of a tail in whole 16

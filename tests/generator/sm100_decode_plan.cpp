@@ -120,14 +120,79 @@ TEST_CASE("decode on sm_100a over a latent cache: tiles of 64 keys in one ring, 
   CHECK(refusal(latent({{"num_qk_stages", 2}})) == "/num_qk_stages");
   CHECK(refusal({{"num_qk_stages", 2}}) == "/num_qk_stages");
   CHECK(refusal(latent({{"BK", 576}})) == "/BK");
-  CHECK(refusal(latent({{"kv_dtype", "fp8_e4m3"}})) == "/kv_dtype");
   CHECK(refusal({{"v_from_k", true}}) == "/v_from_k");
   CHECK(refusal(latent({{"depth", 592}})) == "/depth");
   CHECK(refusal(latent({{"depth", 512}})) == "/ov_depth");
   CHECK(refusal(latent({{"depth", 64}, {"ov_depth", 16}})) == "/depth");
   CHECK(refusal(latent({{"mma_shape", Json::array({128, 64, 16})}})) == "/mma_shape");
-  CHECK(refusal(latent({{"rope_depth", 64}, {"nope_depth", 512}, {"rope", {{"layout", "separate"}}}})) ==
-        "/rope");
+}
+
+TEST_CASE("decode on sm_100a over latent rows of bytes: chunks of them, one place of FP16 or two") {
+  const auto latent = [](Json more) {
+    Json config{{"depth", 576}, {"ov_depth", 512}, {"v_from_k", true}, {"kv_dtype", "fp8_e4m3"}};
+    config.update(more);
+    return config;
+  };
+  const Json tail{{"rope_depth", 64}, {"rope", {{"layout", "tail"}}}},
+      separate{{"rope_depth", 64}, {"rope", {{"layout", "separate"}}}};
+  const auto with = [&](Json more, const Json& rope) {
+    more.update(rope);
+    return latent(more);
+  };
+  const Json few = resolved(latent({{"group", 16}}));
+  CHECK(few["num_threads"] == 320);
+  CHECK(few["num_qk_stages"] == 5);
+  CHECK(few["BK"] == 128);
+  CHECK(few["num_kv_stages"] == 7);
+  CHECK(resolved(few) == few);
+  const auto places = [&](const Json& config) {
+    const Json k = Json::parse(plan_of(config).to_json())["systems"]["tma_consumer_pipeline"]["k"];
+    CHECK(k["num_qk_stages_effective"] ==
+          (k["num_kv_stages"] == 2 ? Json(1) : resolved(config)["num_qk_stages"]));
+    return k["num_kv_stages"].get<int>();
+  };
+  CHECK(places(latent({{"group", 16}})) == 2);
+  CHECK(places(latent({{"group", 16}, {"queries", 2}})) == 2);
+  CHECK(places(latent({{"group", 128}})) == 1);
+  for (const Json& rope : {tail, separate}) {
+    const Json r = resolved(with({{"group", 16}}, rope));
+    CHECK(r["num_qk_stages"] == 4);
+    CHECK(resolved(r) == r);
+    CHECK(places(with({{"group", 16}}, rope)) == 2);
+    CHECK(places(with({{"group", 64}}, rope)) == 1);
+    CHECK(resolved(with({{"num_qk_stages", 2}}, rope))["BK"] == 256);
+    CHECK(refusal(with({{"num_qk_stages", 1}}, rope)) == "/num_qk_stages");
+    CHECK(refusal(with({{"rope_depth", 80}, {"depth", 560}, {"ov_depth", 448}}, {{"rope", rope["rope"]}})) ==
+          "/rope_depth");
+    CHECK(refusal(with({{"ov_depth", 528}}, rope)) == "/ov_depth");
+    CHECK(refusal(with({{"dtype", "fp16"}, {"rope", {{"layout", rope["rope"]["layout"]}, {"dtype", "bf16"}}}},
+                       {{"rope_depth", 64}})) == "/rope/dtype");
+    const Manifest manifest = generate(plan_of(with({{"group", 16}}, rope))).manifest;
+    CHECK(manifest.params[0].map.dims[0].box == 128);
+    CHECK(manifest.params[1].role == "k_rope");
+    CHECK(manifest.params[1].map.dims[0].box == 64);
+    CHECK(manifest.expectations[0].count == 36 + 4 * 4);
+  }
+  // Rotary columns have accumulators of their own where the others have scales.
+  const auto first_of_o = [&](const Json& config) {
+    return Json::parse(plan_of(config).to_json())["systems"]["tma_consumer_pipeline"]["v"]["tmem_0"]
+        .get<int>();
+  };
+  const Json scaled{
+      {"operand", {{"kind", "paged"}, {"page_size", 64}, {"quantization", {{"granularity", "per_token"}}}}}};
+  CHECK(first_of_o(with({{"group", 16}}, tail)) == 32);
+  CHECK(first_of_o(with({{"group", 16}, {"operand", scaled["operand"]}}, tail)) == 64);
+
+  CHECK(refusal(latent({{"operand", {{"kind", "ragged"}, {"quantization", {{"granularity", 128}}}}}})) ==
+        "/operand/quantization/granularity");
+  CHECK(refusal(latent({{"num_kv_stages", 16}})) == "/num_kv_stages");
+  // Beside 16-bit columns they are the panel behind the others; a tail lies behind bytes only.
+  Json wide = latent(separate);
+  wide["kv_dtype"] = "bf16";
+  CHECK(resolved(wide)["num_qk_stages"] == 3);
+  CHECK(resolved(resolved(wide)) == resolved(wide));
+  wide["rope"] = tail["rope"];
+  CHECK(refusal(wide) == "/kv_dtype");
 }
 
 TEST_CASE("decode on sm_100a refuses at the key what it does not do") {

@@ -231,6 +231,27 @@ TEST_CASE("sm_100a over a latent cache: half of 64 rows in a thread, and what ma
     check_no_spills(base, keys);
 }
 
+TEST_CASE(
+    "sm_100a over latent rows of bytes: 64 rows in 168 registers of a thread, fewer where more is kept") {
+  const nlohmann::ordered_json base = {
+      {"target", "sm_100a"},
+      {"operation", "decode"},
+      {"dtype", "bf16"},
+      {"kv_dtype", "int8"},
+      {"depth", 576},
+      {"ov_depth", 512},
+      {"v_from_k", true},
+      {"sink", true},
+      {"lse", true},
+      {"rope_depth", 64},
+      {"rope", {{"layout", "tail"}}},
+      {"group", 64},
+      {"operand", {{"kind", "paged"}, {"page_size", 7}, {"quantization", {{"granularity", "per_token"}}}}}};
+  for (const char* keys : {R"({"mask": "causal"})", R"({"mask": {"chunked": 100}, "score_mod": "alibi"})",
+                           R"({"mask": "custom", "score_mod": {"softcap": 20}})"})
+    check_no_spills(base, keys);
+}
+
 TEST_CASE("windows that are open to one side compile without a warning") {
   for (const char* base : {
            R"({"target": "sm_80", "operation": "prefill", "dtype": "bf16", "depth": 64})",

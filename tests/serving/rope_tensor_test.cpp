@@ -229,6 +229,25 @@ TEST_CASE("two tensors in every operand kind, with masks, modifiers and widths")
   }
 }
 
+TEST_CASE("decode of sm_100a: two tensors of 16-bit columns are one tile") {
+  Json apart = latent(R"("name": "x", "target": "sm_100a", "group": 16)"), one = apart;
+  one.erase("rope");
+  const std::string a = body_of(apart), b = body_of(one);
+  CHECK(count(a, "tma_load(smem_k") == 9);
+  CHECK(count(a, "&k_map, mbar_k_full") == 8);
+  CHECK(count(a, "65536, &k_rope_map, mbar_k_full + k_stage * 24 + 16, 0, 0, ") == 1);
+  std::uint64_t seed = 90;
+  for (
+      const std::string more :
+      {R"("group": 16, "mask": "causal", "operand": {"page_size": 1})",
+       R"("operand": {"kind": "ragged", "page_size": null}, "dtype": "fp16", "mask": {"sliding_window": 70})",
+       R"("group": 16, "queries": 2, "operand": {"kind": "continuous", "page_size": null}, "split_kv": 3)",
+       R"("depth": 224, "ov_depth": 64, "rope_depth": 96, "operand": {"kind": "contiguous", "page_size": null})"}) {
+    CAPTURE(more);
+    check_at_tile_ends(plan_of(latent(R"("target": "sm_100a", )" + more)), ++seed);
+  }
+}
+
 TEST_CASE("prefill of sm_90a: both parts of K in one tile, in every operand kind") {
   std::uint64_t seed = 0;
   for (const char* more :

@@ -166,8 +166,45 @@ TEST_CASE("tails with every scale, type, operand and with what stands between sc
   }
 }
 
+TEST_CASE(
+    "a tail on sm_100a, and rotary columns of their own: one place of FP16 or two, at the ends of tiles") {
+  const std::string head = R"("target": "sm_100a", )";
+  std::uint64_t seed = 110;
+  for (
+      const std::string more :
+      {R"("group": 16, "operand": {"page_size": 16, "quantization": {"granularity": "per_token"}}, "mask": "causal")",
+       R"("group": 64, "mask": "causal", "sink": true)",
+       R"("group": 64, "queries": 2, "kv_dtype": "int8", "dtype": "fp16", "rope": {"padded_depth": 528}, "cache_depth": 688, "operand": {"page_size": 24, "quantization": {"granularity": "per_token", "layout": "head_major"}})",
+       R"("group": 16, "queries": 2, "operand": {"page_size": 1, "quantization": {"granularity": "per_head"}}, "score_mod": {"softcap": 20})",
+       R"("group": 16, "rope": {"layout": "separate"}, "operand": {"kind": "ragged", "page_size": null, "quantization": null}, "mask": {"sliding_window": 70})",
+       R"("rope": {"layout": "separate"}, "operand": {"kind": "continuous", "page_size": null, "quantization": {"granularity": "per_sequence"}}, "split_kv": 3, "num_qk_stages": 2, "mask": "causal")",
+       // All columns before the tail are V's, no whole matrix instructions of them; two panels of rotary columns, one half.
+       R"("group": 16, "operand": {"kind": "contiguous", "page_size": null}, "depth": 544, "ov_depth": 448, "rope_depth": 96, "out_dtype": "f32")",
+       R"("group": 8, "operand": {"page_size": 100}, "depth": 112, "ov_depth": 48, "rope_depth": 48, "num_kv_stages": 2, "mask": "custom")"}) {
+    CAPTURE(more);
+    check_at_tile_ends(plan_of(latent(head + more)), ++seed);
+  }
+}
+
+TEST_CASE("latent rows of bytes on sm_100a that have no columns apart") {
+  const std::string head = R"("target": "sm_100a", "rope": null, "rope_depth": null, )";
+  std::uint64_t seed = 120;
+  for (
+      const std::string more :
+      {R"("group": 16, "mask": "causal", "operand": {"page_size": 16})",
+       R"("group": 64, "operand": {"page_size": 2, "quantization": {"granularity": "per_token"}})",
+       R"("group": 16, "queries": 4, "kv_dtype": "int8", "operand": {"kind": "ragged", "page_size": null, "quantization": null}, "mask": "causal")",
+       // Columns that fill no panel, V of no whole matrix instructions.
+       R"("group": 20, "depth": 400, "ov_depth": 336, "operand": {"page_size": 64}, "score_mod": "alibi")",
+       R"("BM": 64, "depth": 176, "ov_depth": 176, "operand": {"kind": "contiguous", "page_size": null}, "split_kv": 3)"}) {
+    CAPTURE(more);
+    check_at_tile_ends(plan_of(latent(head + more)), ++seed);
+  }
+}
+
 TEST_CASE("scales of zero and below concern the bytes, not the tail") {
-  for (const std::string modifier : {R"("score_mod": "none")", R"("score_mod": {"softcap": 30})"}) {
+  for (const std::string modifier :
+       {R"("score_mod": "none")", R"("score_mod": {"softcap": 30})", R"("target": "sm_100a")"}) {
     const Plan plan = plan_of(latent(
         R"("depth": 192, "ov_depth": 128, "operand": {"kind": "ragged", "page_size": null, "quantization": {"granularity": "per_head"}}, )" +
         modifier));
@@ -186,9 +223,13 @@ TEST_CASE("scales of zero and below concern the bytes, not the tail") {
   }
 }
 
-TEST_CASE("a row by hand: bytes, then 16-bit columns") {
-  // One key, so that O is its V and the log-sum-exp its score.
-  const Plan plan = plan_of(latent(R"("depth": 192, "ov_depth": 128, "scale": 0.125)"));
+namespace {
+
+void check_row_by_hand(const std::string& target, float large) {
+  CAPTURE(target);
+  // One key, so that O is its V and the log-sum-exp its score. Rotary columns are of a size `large`.
+  const Plan plan =
+      plan_of(latent(R"("depth": 192, "ov_depth": 128, "scale": 0.125, "target": ")" + target + "\""));
   std::vector<std::byte> cache(64 * 256, std::byte{0xff});
   std::vector<float> q(192, 0.0F);
   double score = 0;
@@ -199,9 +240,9 @@ TEST_CASE("a row by hand: bytes, then 16-bit columns") {
   }
   for (std::size_t d = 0; d < 64; ++d) {
     const float x = 1 + static_cast<float>(d) / 128;  // more bits than E4M3 has
-    q[128 + d] = d % 5 == 0 ? 2.0F : -1.0F;
-    score += q[128 + d] * x;
-    const std::uint16_t bits = float_to_bf16(x);
+    q[128 + d] = (d % 5 == 0 ? 2.0F : -1.0F) / large;
+    score += q[128 + d] * x * large;
+    const std::uint16_t bits = float_to_bf16(x * large);
     cache[128 + 2 * d] = static_cast<std::byte>(bits & 0xff);
     cache[129 + 2 * d] = static_cast<std::byte>(bits >> 8);
   }
@@ -231,6 +272,13 @@ TEST_CASE("a row by hand: bytes, then 16-bit columns") {
   d_o.read(o);
   const std::vector<float> values = decode(DType::bf16, o);
   for (std::size_t d = 0; d < 128; ++d) CHECK(values[d] == (d % 2 == 0 ? 3.0F : -6.0F));
+}
+
+}  // namespace
+
+TEST_CASE("a row by hand: bytes, then 16-bit columns, of sizes that FP16 does not have, too") {
+  for (const char* target : {"sm_90a", "sm_100a"})
+    for (const float large : {1.0F, 0x1p40F, 0x1p-40F}) check_row_by_hand(target, large);
 }
 
 TEST_CASE("new rows of a latent cache are stored as the host stores them, and nothing else changes") {

@@ -14,9 +14,11 @@ namespace {
 using Kind = KernelParam::Kind;
 std::vector<KernelParam> kernel_params(const DecodePlan& p, const KeyScales& scales) {
   const auto map = [&p](int columns) {
-    return p.narrow ? p.operand->map(columns, 0, 128) : p.operand->map(64, p.kRowBytes, 128);
+    return p.narrow ? p.operand->map(p.v_in_k ? p.chunk_columns() : columns, 0, 128)
+                    : p.operand->map(64, p.kRowBytes, 128);
   };
   std::vector<KernelParam> params{{Kind::tensor_map, "k", map(p.depth)}};
+  if (p.rope > 0) params.push_back({Kind::tensor_map, "k_rope", p.operand->map(64, p.kRowBytes, 128)});
   if (!p.v_in_k) params.push_back({Kind::tensor_map, "v", map(p.ov_depth)});
   const auto add = [&](Kind kind, const std::string& role) { params.push_back({kind, role, {}}); };
   add(Kind::pointer, "q"), add(Kind::pointer, "o");
@@ -69,7 +71,8 @@ Prelude prelude_of(const DecodePlan& p, const Rings& rings, const KeyScales& sca
   p.modifier->use(prelude);
   p.scores_access().add_load(prelude);
   p.output_access().add_load(prelude);
-  p.output_access().add_store(prelude);
+  if (p.rescales_by_halves()) p.rescale_access().add_load(prelude);
+  p.rescale_access().add_store(prelude);
   p.hidden.use(prelude);
   return prelude;
 }
@@ -90,7 +93,7 @@ Manifest manifest(const DecodePlan& p, const Rings& rings, const std::vector<Ker
   m.workspace_bytes_per_block = p.stream->workspace_per_block(p.partial_floats());
   m.workspace_bytes_per_item = p.stream->workspace_per_item(p.partial_floats());
   m.params = params;
-  m.expectations = {{"tcgen05.mma.cta_group::1.kind::f16", p.k_steps() + p.out_blocks() * p.v_steps()},
+  m.expectations = {{"tcgen05.mma.cta_group::1.kind::f16", p.depth / 16 + p.out_blocks() * p.v_steps()},
                     {"griddepcontrol.wait", rings.launch_waits()}};
   return m;
 }
@@ -110,7 +113,7 @@ KernelSource emit_decode(const DecodePlan& p) {
   p.stream->emit_functions(body);
   p.hidden.emit_page_functions(body, p.config);
   body.raw(fill_template("sm100_decode.cuh", "functions", holes));
-  if (p.narrow) body.raw(fill_template("sm100_decode.cuh", "convert", holes));
+  if (p.narrow) body.raw(fill_template("sm100_decode.cuh", rings->convert_function(), holes));
   body.line("extern \"C\" __global__ void __launch_bounds__({}, 1)", p.num_threads());
   body.open("{}({})", entry_name(*p.config.name),
             parameter_list(params, {.kv_bytes = p.narrow,
@@ -125,11 +128,12 @@ KernelSource emit_decode(const DecodePlan& p) {
   KernelSource source;
   source.manifest = manifest(p, *rings, params);
   const std::string facts = fmt::format(
-      "Schedule {}: {} packed query rows by {} keys a tile, {} stages of K{}.\n"
+      "Schedule {}: {} packed query rows by {} keys a tile, {} {} of K{}.\n"
       "Tensor memory: S' of even tiles 0, of odd tiles {}, O' {}, {} columns.\n"
       "Shared memory ({} bytes):{}",
-      *p.config.schedule, p.BM, p.BN, p.num_kv_stages, p.v_in_k ? ", whose first columns are V" : " and of V",
-      p.BM, p.tmem_o(), p.tmem().columns(), p.smem.bytes(), p.smem.listing());
+      *p.config.schedule, p.BM, p.BN, p.num_kv_stages, p.latent_bytes() ? "chunks" : "stages",
+      p.v_in_k ? ", whose first columns are V" : " and of V", p.BM, p.tmem_o(), p.tmem().columns(),
+      p.smem.bytes(), p.smem.listing());
   set_text(source, facts, body.lines());
   return source;
 }

@@ -40,7 +40,6 @@ constexpr std::pair<const char*, Emit> kBlocks[] = {
      }},
     {"scores", emit_scores},
     {"rescale", emit_rescale},
-    {"wait_k", [](Writer& w, const DecodePlan& p) { p.k->emit_wait(w, 0); }},
     {"step_k", [](Writer& w, const DecodePlan& p) { p.k->ring().emit_step(w); }},
     {"zero_v", [](Writer& w, const DecodePlan& p) { p.v->emit_zero(w); }},
     {"lookup", [](Writer& w, const DecodePlan& p) { p.operand->emit_lookup(w, "s.tile_begin"); }},
@@ -55,7 +54,8 @@ constexpr std::pair<const char*, Emit> kBlocks[] = {
 
 using RingEmit = void (*)(Writer&, const Rings&);
 constexpr std::pair<const char*, RingEmit> kRingBlocks[] = {
-    {"scores_by_chunk", [](Writer& w, const Rings& r) { r.emit_scores_by_chunk(w); }},
+    {"issue_tile_scores", [](Writer& w, const Rings& r) { r.emit_scores(w); }},
+    {"issue_rotary", [](Writer& w, const Rings& r) { r.emit_functions(w); }},
     {"ring_addresses", [](Writer& w, const Rings& r) { r.emit_addresses(w); }},
     {"ring_init", [](Writer& w, const Rings& r) { r.emit_init(w); }},
     {"v_state", [](Writer& w, const Rings& r) { r.emit_v_state(w); }},
@@ -106,11 +106,21 @@ void add_numbers(Holes& holes, const DecodePlan& p) {
                                                  {"q_chunks", p.padded_depth() / 8},
                                                  {"q_rounds", p.BM * p.padded_depth() / 8 / 128},
                                                  {"q_ahead", 4},
+                                                 {"key_panel", p.k->descriptor().tile().panel_bytes()},
+                                                 {"chunk_pitch", p.chunk_columns()},
+                                                 {"tile_scales", 4 * p.BN},
+                                                 {"rotary", 2 * p.BM},
                                                  {"v_words", p.v->ring_bytes() / 16}};
   for (const auto& [name, value] : numbers) holes.number(name, value);
   const std::pair<const char*, int> addresses[] = {
       {"smem_k", p.smem_k}, {"smem_v", p.smem_v}, {"smem_q", p.smem_q}, {"smem_p", p.smem_p}};
   for (const auto& [name, offset] : addresses) holes.text(name, plus("smem", offset));
+}
+
+/// 16 bytes of Q, `x`, as the products read them: rotary columns that lie apart in their own type.
+std::string query_value(const DecodePlan& p) {
+  if (p.config.dtype == p.math) return "x";
+  return p.rope_apart() ? fmt::format("c < {} ? bf16_to_fp16(x) : x", p.k_columns / 8) : "bf16_to_fp16(x)";
 }
 
 void add_texts(Holes& holes, const DecodePlan& p, const Rings& rings, const KeyScales& scales) {
@@ -130,9 +140,7 @@ void add_texts(Holes& holes, const DecodePlan& p, const Rings& rings, const KeyS
       {"q_low", word(p.q_descriptor().low())},
       {"v_low", word(p.v->descriptor().low())},
       {"p_low", word(p.p_descriptor().low())},
-      {"k_get", rings.k_get()},
       {"v_get", rings.v_get()},
-      {"k_empty", p.k->ring().empty(0)},
       {"v_empty", p.v->ring().empty(0)},
       {"members", fmt::format("{}", fmt::join(members, ", "))},
       {"factor", p.modifier->scale_log2()},
@@ -148,7 +156,7 @@ void add_texts(Holes& holes, const DecodePlan& p, const Rings& rings, const KeyS
        fmt::format(
            "q + {}(s.sequence.q_start + row_query[r]) * q_stride_seq + row_head[r] * q_stride_head + 8 * c",
            ragged ? "" : "s.batch * q_stride_batch + ")},
-      {"q_value", p.config.dtype == p.math ? "x" : "bf16_to_fp16(x)"},
+      {"q_value", query_value(p)},
       {"value_factor", scales.value_factor()},
       {"value_scale", scales.value_scale()},
       {"prefetch_v", rings.prefetch_v()},
@@ -204,7 +212,8 @@ void add_conditional_lines(Holes& holes, const DecodePlan& p) {
                  : "");
   holes.text("odd_flag", p.hidden.on() ? fmt::format("*(int*)(smem_bytes + {}) = 0;\n", p.smem_odd) : "");
   const bool late = !p.stream->range_reads_lengths();
-  holes.text("zero_columns", p.ov_depth != p.padded_ov() ? section("zero_columns", holes) : "");
+  const bool unwritten = p.latent_bytes() ? p.k_columns != p.rings.padded_qk : p.ov_depth != p.padded_ov();
+  holes.text("zero_columns", unwritten ? section("zero_columns", holes) : "");
   // The role reads lengths, which the range did not need.
   holes.text("wait_for_lengths", late ? "if (launch_before != 2) wait_for_launch_before();\n" : "");
   holes.text(
@@ -237,7 +246,7 @@ Holes holes_of(const DecodePlan& p, const Rings& rings, const KeyScales& scales)
   for (const auto& block : kBlocks) holes.text(block.first, text_of([&](Writer& w) { block.second(w, p); }));
   add_conditional_lines(holes, p);
   holes.when("splits", p.stream->splits()).when("sink", p.results.sink()).when("lse", p.results.lse());
-  holes.when("hidden", p.hidden.on());
+  holes.when("hidden", p.hidden.on()).when("token", p.token_scale).when("rotary", p.rope_sums());
   holes.text("copy_q", section(rings.query(), holes))
       .text("await_output", section(rings.await_output(), holes));
   holes.text("zero_tail", section(rings.zero_tail(), holes));

@@ -9,22 +9,23 @@ namespace {
 class HeadScales final : public KeyScales {
  public:
   using KeyScales::KeyScales;
-  void add_params(std::vector<KernelParam>& params) const override { add_scale_pointers(params); }
+  void add_params(std::vector<KernelParam>& params) const override { add_scale_pointers(params, !p_.v_in_k); }
   void emit_item(Writer& w) const override {
-    w.line("const float key_scale = k_scale[{0}], value_scale = v_scale[{0}];",
-           scale_of_head(*p_.config.operand->quantization, "s.batch", "s.kv_head"));
+    const std::string at = scale_of_head(*p_.config.operand->quantization, "s.batch", "s.kv_head");
+    w.line("const float key_scale = k_scale[{}], value_scale = {};", at,
+           p_.v_in_k ? "key_scale" : fmt::format("v_scale[{}]", at));
   }
-  const char* scores() const override { return "head_scores"; }
+  const char* scores() const override { return p_.v_in_k ? "latent_scores" : "head_scores"; }
   const char* value_factor() const override { return "value_scale * "; }
   const char* value_scale() const override { return "value_scale"; }
 };
 
-class TokenScales final : public KeyScales {
+class TokenScales : public KeyScales {
  public:
   using KeyScales::KeyScales;
   void add_params(std::vector<KernelParam>& params) const override {
-    add_scale_pointers(params);
-    add_scale_strides(params, *p_.config.operand, true);
+    add_scale_pointers(params, !p_.v_in_k);
+    add_scale_strides(params, *p_.config.operand, !p_.v_in_k);
   }
   void use(Prelude& prelude) const override {
     prelude.use("copy_async_4"), prelude.use("store_shared_float");
@@ -38,6 +39,9 @@ class TokenScales final : public KeyScales {
   void emit_load(Writer& w, const RawTensor& of) const override {
     p_.operand->emit_load_scales(
         w, "n", {of.name, 1, of.scales_at, of.from.stage(), scales_by_head(p_.config.operand->quantization)});
+    emit_load_none(w, of);
+  }
+  void emit_load_none(Writer& w, const RawTensor& of) const override {
     w.line("copy_async_arrive({});", of.from.full(0));
   }
   void emit_turn(Writer& w) const override { w.line("u32 turn = 0;"); }
@@ -55,9 +59,28 @@ class TokenScales final : public KeyScales {
   void emit_step(Writer& w) const override { p_.v->ring().emit_step(w); }
 };
 
+/// Of latent rows: one scale for a key and its value.
+class LatentTokenScales final : public TokenScales {
+ public:
+  using TokenScales::TokenScales;
+  void emit_places(Writer& w) const override {
+    w.line("const u32 smem_key_scales = smem + {};  // of the keys of four tiles in turns",
+           p_.smem_key_scales);
+  }
+  void emit_convert(Writer& w, const RawTensor& of) const override {
+    w.line("if (thread < {})", p_.BN);
+    TokenScales::emit_convert(w, of);
+  }
+  void emit_state(Writer& w) const override { emit_turn(w); }
+  const char* scores() const override { return "latent_scores"; }
+  const char* values() const override { return "latent_values"; }
+  void emit_step(Writer&) const override {}
+};
+
 }  // namespace
 
 std::unique_ptr<const KeyScales> scales_of(const DecodePlan& p) {
+  if (p.token_scale && p.v_in_k) return std::make_unique<LatentTokenScales>(p);
   if (p.token_scale) return std::make_unique<TokenScales>(p);
   if (p.head_scale) return std::make_unique<HeadScales>(p);
   return std::make_unique<KeyScales>(p);

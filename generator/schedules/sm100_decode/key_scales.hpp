@@ -35,6 +35,8 @@ class KeyScales {
   virtual int full_arrivals() const { return 1; }
   // Copies: those of a tile's keys. Conversion: state, those of a tile on their way, the next tile.
   virtual void emit_load(Writer&, const RawTensor&) const {}
+  /// Into a slot that has no scales.
+  virtual void emit_load_none(Writer&, const RawTensor&) const {}
   virtual void emit_turn(Writer&) const {}
   virtual void emit_convert(Writer&, const RawTensor&) const {}
   virtual void emit_next_turn(Writer&) const {}

@@ -35,9 +35,24 @@ void emit_rows_of_output(Writer& w, const DecodePlan& p, const std::string& stor
   w.close();
 }
 
+/// Half of the packed rows at a time, beside P of all of them in registers.
+void emit_rescale_by_halves(Writer& w, const DecodePlan& p) {
+  const TmemAccess access = p.rescale_access();
+  w.line("#pragma unroll 1");
+  w.open("for (int half = 0; half < {}; ++half)", 2 * p.out_blocks());
+  w.line("const u32 o_half = tmem_lanes + {} + half * {};", p.tmem_o(), p.BM / 2);
+  w.line("float x[{}];", access.registers());
+  w.line("{}(x, o_half);", access.load());
+  w.line("#pragma unroll");
+  w.line("for (int i = 0; i < {}; ++i) x[i] *= row_alpha[half % 2 * {} + i];", access.registers(), p.BM / 2);
+  w.line("{}(o_half, x);", access.store());
+  w.close();
+}
+
 }  // namespace
 
 void emit_rescale(Writer& w, const DecodePlan& p) {
+  if (p.rescales_by_halves()) return emit_rescale_by_halves(w, p);
   const TmemAccess access = p.output_access();
   open_output_block(w, p);
   w.line("#pragma unroll");

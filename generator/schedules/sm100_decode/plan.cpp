@@ -7,6 +7,7 @@
 #include "generator/config/defaults.hpp"
 #include "generator/config/masks.hpp"
 #include "generator/config/quantization.hpp"
+#include "generator/config/rope.hpp"
 #include "generator/config/unsupported.hpp"
 #include "generator/emit/output_elements.hpp"
 #include "generator/operands/operand_form.hpp"
@@ -21,7 +22,7 @@ constexpr std::string_view kName = "sm100_decode";
 /// More tiles on their way than cover the time to memory only queue, as on sm_90a (bench/NOTES.md 53).
 constexpr int kMostStages = 4;
 
-/// Bytes come by tensor copies of whole rows, whose pieces begin at 128 bytes of shared memory.
+/// What a thread that has 168 registers takes.
 void check_bytes(const Config& m, const MeaningCheck& check) {
   const auto& scales = m.operand->quantization;
   check.takes(!scales || scales->scale_dtype == DType::f32, "/operand/quantization", "takes scales of f32",
@@ -30,6 +31,10 @@ void check_bytes(const Config& m, const MeaningCheck& check) {
               "has registers for two tensors of a score_mod where keys are bytes", "none");
   check.takes(m.mask->kind != MaskConfig::Kind::custom || !modifier_kind(*m.score_mod).by_place, "/score_mod",
               "has no registers for alibi or expr beside bits of a mask where keys are bytes", "none");
+}
+
+/// Bytes of K and V apart come by tensor copies of whole rows, whose pieces begin at 128 bytes of shared memory.
+void check_pieces(const Config& m, const MeaningCheck& check) {
   if (!operand_form(m.operand->kind).pages()) return;
   const int piece = sm90::MHAOperand::piece_rows(128, *m.operand->page_size);
   check.takes(piece * m.depth % 128 == 0 && piece * *m.ov_depth % 128 == 0, "/operand/page_size",
@@ -43,21 +48,38 @@ int padded(int columns) {
 
 /// Rows of a latent cache: V is their first columns, and of the rest a span becomes P's place.
 void check_latent(const Config& c, const Config& m, const MeaningCheck& check) {
-  check.takes(*m.kv_dtype == m.dtype, "/kv_dtype", "takes kv_dtype equal to dtype where V lies in K",
-              std::string(to_string(m.dtype)));
+  check.takes(*m.ov_depth <= 512, "/ov_depth", "takes rows of V of up to 512 columns", "512");
+  if (size_of(*m.kv_dtype) == 1) return check_bytes(m, check);
   const char* const place = "puts P into 64 columns of K behind V's";
   check.takes(m.depth > 64, "/depth", place, "80");
   const int most = std::max(padded(m.depth) - 64, 64);  // columns of V
   check.takes(m.depth <= 64 || *m.ov_depth <= most, c.ov_depth ? "/ov_depth" : "/v_from_k", place,
               (c.ov_depth ? "" : "true with ov_depth ") + std::to_string(most));
-  check.takes(*m.ov_depth <= 512, "/ov_depth", "takes rows of V of up to 512 columns", "512");
+}
+
+/// Rotary columns that lie apart are multiplied as they are stored: a tail of rows of bytes, or a tensor of their own.
+void check_rope(const Config& c, const Config& m, const MeaningCheck& check) {
+  const bool tail = has_rope_tail(c);
+  check.takes(!tail || size_of(*m.kv_dtype) == 1, c.kv_dtype ? "/kv_dtype" : "/rope",
+              "takes a tail of 16-bit columns behind 8-bit ones", "fp8_e4m3, int8");
+  check.takes(*m.rope->dtype == c.dtype, "/rope/dtype", "multiplies rotary columns as they are: of Q's type",
+              std::string(to_string(c.dtype)));
+  check.takes(*m.head_dim_offset == 0, "/head_dim_offset", "reads rows with rotary columns from their start",
+              "0");
+  const int nope = k_columns(m);
+  check.takes(
+      nope % 64 == 0 && nope > 0, c.nope_depth ? "/nope_depth" : "/rope_depth",
+      "takes multiples of 64 columns before rotary ones that lie apart",
+      std::to_string(c.nope_depth ? std::max(nope / 64 * 64, 64) : c.depth - std::max(nope / 64 * 64, 64)));
+  check.takes(*m.ov_depth <= nope, "/ov_depth", "finds V before the rotary columns",
+              "at most " + std::to_string(nope));
 }
 
 bool check_meaning(const Config& c, Violations& out) {
   const Config m = with_shared_defaults(c);
   const MeaningCheck check(c, m, kName, out);
   if (*m.v_from_k)
-    check.keys({"BK", "swizzle", "num_kv_stages", "num_qk_stages"});
+    check.keys({"BK", "swizzle", "num_kv_stages", "num_qk_stages", "rope"});
   else
     check.keys({"BK", "swizzle", "num_kv_stages"});
   check.takes_16_bit();
@@ -72,10 +94,11 @@ bool check_meaning(const Config& c, Violations& out) {
   }
   if (*m.v_from_k) {
     check_latent(c, m, check);
+    if (c.rope) check_rope(c, m, check);
     check.takes_rows_of_depth();
     return check.passed();
   }
-  if (size_of(*m.kv_dtype) == 1) check_bytes(m, check);
+  if (size_of(*m.kv_dtype) == 1) check_bytes(m, check), check_pieces(m, check);
   check.takes_plain_rows();
   check.takes(*m.ov_depth <= 128, "/ov_depth", "takes rows of V of up to 128 columns", "128");
   return check.passed();
@@ -90,12 +113,25 @@ struct RowLimits {
   static constexpr int kCrowded = 16;  ///< more than one thing, or two tensors
   static constexpr int kBytes = 32, kBytesByPlace = 16;
   static constexpr int kLatent = 64, kLatentBits = 32;  ///< half of them in a thread
+  static constexpr int kLatentBytes = 64, kLatentBytesKept = 32, kLatentBytesCrowded = 16;
 };
+
+bool has_ends(const Config& m) {
+  return is_bounded(*m.mask) && m.mask->kind != MaskConfig::Kind::causal;
+}
+
+int most_rows_of_latent_bytes(const Config& m) {
+  const std::size_t tensors = m.score_mod->tensors.size();
+  if (m.mask->kind == MaskConfig::Kind::custom || tensors > 1) return RowLimits::kLatentBytesCrowded;
+  return has_ends(m) || modifier_kind(*m.score_mod).by_place || tensors > 0 ? RowLimits::kLatentBytesKept
+                                                                            : RowLimits::kLatentBytes;
+}
 
 int most_rows(const Config& m) {
   const ModifierKind& modifier = modifier_kind(*m.score_mod);
   const std::size_t tensors = m.score_mod->tensors.size();
   const bool custom = m.mask->kind == MaskConfig::Kind::custom;
+  if (size_of(*m.kv_dtype) == 1 && *m.v_from_k) return most_rows_of_latent_bytes(m);
   if (size_of(*m.kv_dtype) == 1)
     return custom || modifier.by_place ? RowLimits::kBytesByPlace : RowLimits::kBytes;
   const bool odd_pages = operand_form(m.operand->kind).pages() &&
@@ -103,8 +139,7 @@ int most_rows(const Config& m) {
   if (*m.v_from_k) return custom ? RowLimits::kLatentBits : RowLimits::kLatent;
   const bool crowded = custom && (modifier.row_values || tensors > 0 || odd_pages);
   if (crowded || tensors > 1) return RowLimits::kCrowded;
-  const bool ends = is_bounded(*m.mask) && m.mask->kind != MaskConfig::Kind::causal;
-  return ends || custom || modifier.row_values || tensors > 0 ? RowLimits::kKept : RowLimits::kAny;
+  return has_ends(m) || custom || modifier.row_values || tensors > 0 ? RowLimits::kKept : RowLimits::kAny;
 }
 
 /// Packed query rows of a tile, unless asked: query tokens times query heads of a KV head. Where neither is known 16, and
@@ -149,27 +184,34 @@ bool choose_tile(DecodePlan& p, Config& c, const Refusals& refuse) {
   return true;
 }
 
+/// Columns of a latent tile in FP16: whole chunks where these are handed over one by one, and all that V's matrix
+/// instructions read.
+int padded_place(const DecodePlan& p) {
+  const int chunks = p.places > 1 ? padded(p.k_columns) : p.chunk_columns() * p.num_qk_stages;
+  return std::max(chunks, p.MV_of(padded(p.ov_depth)) == 64 ? 64 : align_up(p.ov_depth, 128));
+}
+
 /// Stages of K and of V, each in a ring of its own.
 void set_rings(DecodePlan& p) {
   FA4Config& f = p.rings;
   f.params.dtype = p.math;
   f.swizzle_bytes = DecodePlan::kRowBytes, f.gran = 64, f.MMA_K = 16;
-  f.padded_qk = padded(p.depth);
-  f.BK0 = f.padded_qk / p.num_qk_stages;
   // whole matrix instructions: of 64 columns of V, or of 128
   f.padded_ov = padded(p.ov_depth);
+  f.padded_qk = p.latent_bytes() ? padded_place(p) : padded(p.depth);
+  f.BK0 = p.latent_bytes() ? p.chunk_columns() : f.padded_qk / p.num_qk_stages;
   f.BN = f.BK1 = f.k_rows_per_cta = p.BN;
   f.v_in_k = p.v_in_k;
-  f.num_qk_stages = p.num_qk_stages;
+  // Of two places each is handed over at once: one is converted while the other is read.
+  f.num_qk_stages = p.places > 1 ? 1 : p.num_qk_stages;
   f.v_cols_per_cta = f.padded_ov;
   f.full_k_bytes = f.staged_k_bytes = p.BN * f.padded_qk * 2;
   f.full_v_bytes = p.BN * f.padded_ov * 2;
   f.tmem_s1 = p.BM, f.tmem_o0 = f.tmem_o1 = p.tmem_o();
-  f.num_kv_stages = p.narrow ? 1 : p.num_kv_stages;
-  if (p.narrow) {
-    p.raw_k.emplace("raw_k", p.num_kv_stages, 1);
-    p.raw_v.emplace("raw_v", p.num_kv_stages, 1);
-  }
+  f.num_kv_stages = p.narrow ? p.places : p.num_kv_stages;
+  if (p.narrow) p.raw_k.emplace("raw_k", p.num_kv_stages, 1);
+  if (p.narrow && !p.v_in_k) p.raw_v.emplace("raw_v", p.num_kv_stages, 1);
+  if (p.rope_apart()) p.rope_ring.emplace("rope", DecodePlan::kRopeStages, 1);
   p.k.emplace(f, true);
   p.v.emplace(f, false);
 }
@@ -180,19 +222,26 @@ void set_memory(DecodePlan& p) {
   p.smem_v =
       p.v_in_k ? p.smem_k : p.smem.add("v", p.v->ring_bytes(), 1024, p.narrow ? "V in FP16" : "V stages");
   const int stages = p.num_kv_stages;
-  if (p.narrow) {
+  if (p.latent_bytes()) {
+    p.smem_raw_k = p.smem.add("raw_k", stages * p.slot_bytes(), 1024, "chunks of K as they come");
+    if (p.rope_apart())
+      p.smem_rope = p.smem.add("rope", DecodePlan::kRopeStages * p.rope_bytes(), 1024, "rotary columns of K");
+  } else if (p.narrow) {
     p.smem_raw_k = p.smem.add("raw_k", stages * p.raw_bytes(true), 1024, "K stages");
     p.smem_raw_v = p.smem.add("raw_v", stages * p.raw_bytes(false), 1024, "V stages");
   }
-  if (p.token_scale) {
+  if (p.token_scale && p.v_in_k) {
+    p.smem_raw_scales = p.smem.add("raw_scales", stages * 4 * p.BN, 16, "scales of each key: as they come");
+    p.smem_key_scales = p.smem.add("scales", 4 * 4 * p.BN, 16, "scales of K of four tiles");
+  } else if (p.token_scale) {
     const int kTile = 4 * p.BN;
     p.smem_raw_scales =
         p.smem.add("raw_scales", 2 * stages * kTile, 16, "scales of each key: K and V stages");
     p.smem_key_scales = p.smem.add("scales", 5 * kTile, 16, "scales of K of four tiles, of V of one");
   }
   p.smem_q = p.smem.add("q", p.BM * p.padded_depth() * 2, 1024, "Q: the packed query rows");
-  p.smem_p = p.v_in_k ? p.smem_k + p.padded_ov() / 64 * p.k->descriptor().tile().panel_bytes()
-                      : p.smem.add("p", p.BM * p.BN * 2, 1024, "P, rows = query rows");
+  p.smem_p = p.v_in_k && !p.narrow ? p.smem_k + p.padded_ov() / 64 * p.k->descriptor().tile().panel_bytes()
+                                   : p.smem.add("p", p.BM * p.BN * 2, 1024, "P, rows = query rows");
   p.smem_rows = p.smem.add("rows", 4 * 3 * 4 * p.BM, 16, "bases, factors of O' of each row, of each warp");
   p.smem_exchange =
       p.smem.add("exchange", 2 * 4 * 4 * p.BM, 16, "maximum of each row, of each warp; of two tiles");
@@ -200,7 +249,8 @@ void set_memory(DecodePlan& p) {
   p.smem_barriers =
       p.smem.add("mbar",
                  5 * 8 + p.k->ring().barrier_bytes() + (p.v_in_k ? 0 : p.v->ring().barrier_bytes()) +
-                     (p.narrow ? 2 * p.raw_k->barrier_bytes() : 0),
+                     (p.narrow ? (p.v_in_k ? 1 : 2) * p.raw_k->barrier_bytes() : 0) +
+                     (p.rope_apart() ? p.rope_ring->barrier_bytes() : 0),
                  8, "Q, S', P, O'; K and V rings full/empty");
   p.smem_flag = p.smem.add("flag", 4, 4, "arrivals at the item before this block");
   if (p.hidden.on()) p.smem_odd = p.smem.add("odd", 4, 4, "whether some column of O is not finite");
@@ -212,15 +262,44 @@ void set_memory(DecodePlan& p) {
 /// slots.
 void choose_chunks(DecodePlan& p, Config& c) {
   if (!p.v_in_k) return;
+  if (p.narrow) {
+    p.num_qk_stages = *(c.num_qk_stages = c.num_qk_stages.value_or((p.k_columns + 127) / 128));
+    return;
+  }
   const int panels = padded(p.depth) / 64;
   p.num_qk_stages = c.num_qk_stages.value_or(panels % 3 == 0 ? 3 : panels % 2 == 0 ? 2 : 1);
   c.num_qk_stages = p.num_qk_stages;
 }
 
+/// As many as fit of two tiles of FP16 and slots of two tiles of bytes, but at least one tile of FP16 and two slots; of a
+/// second tile of FP16 and slots of a second tile of bytes the first is worth more.
+void fit_latent_bytes(DecodePlan& p, const Config& c, int most) {
+  const int chunks = p.num_qk_stages;
+  for (p.places = 2; p.places > 0; --p.places) {
+    const int least = c.num_kv_stages.value_or(p.places > 1 ? std::max(2, chunks) : 2);
+    p.num_kv_stages = c.num_kv_stages.value_or(std::max(2, 2 * chunks));
+    while (set_rings(p), set_memory(p), p.smem.bytes() > most && p.num_kv_stages > least) --p.num_kv_stages;
+    if (p.smem.bytes() <= most || p.places == 1) return;
+  }
+}
+
+/// Bytes of shared memory that one stage more takes.
+int stage_bytes(const DecodePlan& p) {
+  if (p.latent_bytes()) return p.slot_bytes() + (p.token_scale ? 4 * p.BN : 0) + 16;
+  if (p.narrow) return p.raw_bytes(true) + p.raw_bytes(false) + 32;
+  return p.k->full_kv_bytes() + (p.v_in_k ? 0 : p.v->full_kv_bytes()) + 32;
+}
+
 bool choose_stages(DecodePlan& p, Config& c, const Refusals& refuse) {
   choose_chunks(p, c);
+  if (p.latent_bytes() && p.chunk_columns() > 256) {
+    refuse("V20", {"/num_qk_stages"}, "a tensor copy brings at most 256 columns of bytes",
+           std::to_string((p.k_columns + 127) / 128));
+    return false;
+  }
   const int most = target_info(c.target).smem_bytes;
   p.num_kv_stages = c.num_kv_stages.value_or(kMostStages);
+  if (p.latent_bytes()) fit_latent_bytes(p, c, most);
   set_rings(p), set_memory(p);
   const auto too_many = [&] { return p.smem.bytes() > most; };
   while (!c.num_kv_stages && too_many() && p.num_kv_stages > 2) {
@@ -232,10 +311,7 @@ bool choose_stages(DecodePlan& p, Config& c, const Refusals& refuse) {
     return false;
   }
   if (too_many()) {
-    const int tiles = p.narrow   ? p.raw_bytes(true) + p.raw_bytes(false)
-                      : p.v_in_k ? p.k->full_kv_bytes()
-                                 : p.k->full_kv_bytes() + p.v->full_kv_bytes();
-    const int per_stage = tiles + 32;
+    const int per_stage = stage_bytes(p);
     const int fitting = p.num_kv_stages - (p.smem.bytes() - most + per_stage - 1) / per_stage;
     refuse("V15", {"/num_kv_stages", "/depth"},
            fmt::format("shared memory is {} bytes, at most {}", p.smem.bytes(), most),
@@ -243,7 +319,7 @@ bool choose_stages(DecodePlan& p, Config& c, const Refusals& refuse) {
     return false;
   }
   c.num_kv_stages = p.num_kv_stages;
-  only(c.BK, p.narrow ? (p.depth + 127) / 128 * 128 : p.rings.BK0, refuse, "/BK",
+  only(c.BK, p.narrow ? (p.k_columns + 127) / 128 * 128 / p.num_qk_stages : p.rings.BK0, refuse, "/BK",
        p.v_in_k ? "BK is the depth in whole swizzle spans over num_qk_stages"
                 : "K comes at once: BK is the depth in whole swizzle spans");
   return true;
@@ -287,6 +363,8 @@ std::optional<DecodePlan> plan_decode(Config c, Violations& out) {
   const auto before = out.size();
   DecodePlan p;
   p.depth = c.depth;
+  p.k_columns = k_columns(c);
+  p.rope = p.depth - p.k_columns;
   p.ov_depth = *c.ov_depth;
   p.results = RowResults(c);
   p.narrow = size_of(*c.kv_dtype) == 1;

@@ -26,7 +26,10 @@ struct DecodePlan {
   FA4Config rings;  ///< tile and stages of K and V, as their pipelines take them
 
   int depth = 0, ov_depth = 0, BM = 0, num_kv_stages = 0;
+  int k_columns = 0;      ///< of depth: those of `kv_dtype`
+  int rope = 0;           ///< of depth: rotary columns that lie apart, of Q's type
   int num_qk_stages = 1;  ///< chunks of a latent slot, which come and are freed one by one
+  int places = 1;         ///< of bytes: tiles of FP16; of a latent cache 2 where they fit
   int BN = 128;           ///< keys of a tile: rows of the matrix instruction of S', 128 or 64
   RowResults results;
   /// K and V of one byte an element: four more warps turn tiles into FP16, which is the type of all products then.
@@ -40,11 +43,13 @@ struct DecodePlan {
   sm90::SmemMap smem;
   int smem_q = 0, smem_k = 0, smem_v = 0, smem_p = 0, smem_rows = 0, smem_exchange = 0, smem_table = 0,
       smem_barriers = 0, smem_flag = 0, smem_odd = 0, smem_tmem = 0;
+  int smem_rope = 0;
   int smem_raw_k = 0, smem_raw_v = 0, smem_raw_scales = 0, smem_key_scales = 0;
 
   std::optional<sm90::MHAOperand> operand;
   std::optional<TMAConsumerPipeline> k, v;     ///< of what the products read
   std::optional<StagedPipeline> raw_k, raw_v;  ///< of bytes on their way to become that
+  std::optional<StagedPipeline> rope_ring;     ///< of rotary columns beside bytes, which stay as they are
   std::optional<StreamK> stream;
   std::optional<Mask> mask;
   std::optional<ScoreModifier> modifier;
@@ -53,11 +58,14 @@ struct DecodePlan {
   /// Softmax, a warp that issues products, one that copies; warps that convert.
   int num_threads() const { return narrow ? 320 : 192; }
   static constexpr int kRowBytes = 128;  ///< of a swizzle span
+  static constexpr int kRopeStages = 2;  ///< of rotary columns beside bytes
 
-  int padded_depth() const { return rings.padded_qk; }
+  /// Columns of Q's tile.
+  int padded_depth() const { return rope_apart() ? k_columns + 64 * rope_panels() : (depth + 63) / 64 * 64; }
   int padded_ov() const { return rings.padded_ov; }
   /// Columns of V of a matrix instruction, and how many of those O has.
-  int MV() const { return padded_ov() == 64 ? 64 : 128; }
+  int MV() const { return MV_of(padded_ov()); }
+  static int MV_of(int padded_ov) { return padded_ov == 64 ? 64 : 128; }
   int out_blocks() const { return (padded_ov() + MV() - 1) / MV(); }
   /// Where V lies in K: the last block of O whose product reads chunk `chunk` of the slot. P's is read by all.
   int last_reader(int chunk) const {
@@ -68,18 +76,36 @@ struct DecodePlan {
   SmemTile p_tile() const { return {BM, kRowBytes, 2}; }
   MMASmemDescriptor q_descriptor() const { return {q_tile(), true}; }
   MMASmemDescriptor p_descriptor() const { return {p_tile(), true}; }
+  /// Latent rows of bytes: a slot of them is a chunk of `chunk_columns` columns, the last of which may have fewer.
+  bool latent_bytes() const { return narrow && v_in_k; }
+  int chunk_columns() const { return (k_columns + 127) / 128 * 128 / num_qk_stages; }
+  int columns_of_chunk(int chunk) const {
+    return std::min(chunk_columns(), k_columns - chunk * chunk_columns());
+  }
+  int slot_bytes() const { return BN * chunk_columns(); }
+  /// Rotary columns beside bytes. Where these have scales, which do not concern them, they have accumulators of their own.
+  bool rope_apart() const { return rope > 0 && narrow; }
+  bool rope_sums() const { return rope_apart() && scaled(); }
+  int rope_panels() const { return (rope + 63) / 64; }
+  int rope_bytes() const { return rope_panels() * rope_tile().panel_bytes(); }
+  SmemTile rope_tile() const { return {BN, kRowBytes, 2}; }
   /// Bytes of a tile of K or V as it comes, where it is converted.
   int raw_bytes(bool of_k) const { return BN * (of_k ? depth : ov_depth); }
   /// Of the scales of K's or V's keys, of slot 0.
   int raw_scales_at(bool of_k) const { return smem_raw_scales + (of_k ? 0 : num_kv_stages * 4 * BN); }
   bool scaled() const { return head_scale || token_scale; }
-  int k_steps() const { return depth / 16; }
+  int k_steps() const { return (rope_apart() ? k_columns : depth) / 16; }
   int v_steps() const { return BN / 16; }
-  /// Columns of tensor memory: S' of two tiles, then O'.
-  int tmem_o() const { return 2 * BM; }
+  /// Columns of tensor memory: S' of two tiles, what rotary columns add to each, then O'.
+  int tmem_o() const { return (rope_sums() ? 4 : 2) * BM; }
   TensorMemoryMap tmem() const { return {BM, tmem_o(), tmem_o(), tmem_o() + out_blocks() * BM}; }
   TmemAccess scores_access() const { return {BM, BN}; }
   TmemAccess output_access() const { return {BM, MV()}; }
+  /// Where softmax has 168 registers and P takes 32 of them, O' is rescaled in halves of 64 rows.
+  bool rescales_by_halves() const { return latent_bytes() && BM == 64 && MV() == 128; }
+  TmemAccess rescale_access() const {
+    return rescales_by_halves() ? TmemAccess{BM / 2, MV()} : output_access();
+  }
   /// Of 64 keys a warp has 16, each in two lanes with half of the packed rows each.
   bool halves() const { return BN == 64; }
   int key_lanes() const { return halves() ? 16 : 32; }

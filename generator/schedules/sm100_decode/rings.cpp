@@ -3,9 +3,6 @@
 namespace kiln::sm100 {
 namespace {
 
-/// L2 policy of K and V: evict first.
-constexpr const char* kEvictFirst = "0x12F0000000000000ull";
-
 /// Bytes, and FP16 that four warps make of them.
 class ByteRings final : public Rings {
  public:
@@ -46,6 +43,7 @@ class ByteRings final : public Rings {
   const char* query_copied() const override { return ""; }
   const char* zero_tail() const override { return ""; }  // where it is converted
   const char* converters() const override { return "converters"; }
+  const char* convert_function() const override { return "convert"; }
   void emit_softmax_state(Writer&) const override {}
   void emit_softmax_step(Writer&) const override {}
   std::string k_get() const override { return "k_desc"; }
@@ -53,7 +51,6 @@ class ByteRings final : public Rings {
   int launch_waits() const override { return p_.stream->range_reads_lengths() ? 4 : 5; }
 
  private:
-  static constexpr int kConverters = 4;  ///< warps
   RawTensor k() const {
     return {"k",
             *p_.raw_k,
@@ -100,14 +97,11 @@ void ByteRings::emit_load_bytes(Writer& w, const RawTensor& of) const {
   w.line("if (lane == 0) mbarrier_arrive_expect_tx({}, {});", ring.full(0), of.bytes);
   scales_.emit_load(w, of);
   const int piece = operand.eff_page() * of.columns;
-  for (int round = 0; round < operand.rounds(); ++round) {
-    const std::string condition = operand.issues(round);
-    if (!condition.empty()) w.open("if ({})", condition);
-    w.line("tma_load(smem_raw_{0} + {1} * {2} + {3}{4}, &{0}_map, {5}, 0, {6}, {7});", of.name, ring.stage(),
-           of.bytes, round * 32 * piece, operand.num_pages() > 1 ? fmt::format(" + lane * {}", piece) : "",
-           ring.full(0), operand.coordinates("n", round), kEvictFirst);
-    if (!condition.empty()) w.close();
-  }
+  for (int round = 0; round < operand.rounds(); ++round)
+    emit_boxes(w, round,
+               {fmt::format("tma_load(smem_raw_{0} + {1} * {2} + {3}{4}, &{0}_map, {5}, 0, {6}, {7});",
+                            of.name, ring.stage(), of.bytes, round * 32 * piece, own_piece(piece),
+                            ring.full(0), operand.coordinates("n", round), kEvictFirst)});
   ring.emit_step(w);
 }
 
@@ -122,7 +116,7 @@ class LatentRings final : public Rings {
   void emit_init(Writer& w) const override { p_.k->ring().emit_init(w, 1, 1); }
   void emit_producer_states(Writer& w) const override { p_.k->ring().emit_state(w, true); }
   void emit_load_v(Writer&) const override {}
-  void emit_scores_by_chunk(Writer& w) const override;
+  void emit_scores(Writer& w) const override;
   void emit_v_state(Writer& w) const override {
     w.line("u32 {} = 0;  // K's slot of the tile whose V is next", p_.v->ring().stage());
   }
@@ -134,7 +128,7 @@ class LatentRings final : public Rings {
     for (int chunk = 0; chunk < p_.k->num_qk_stages_effective(); ++chunk)
       if (p_.last_reader(chunk) == j) w.line("tcgen05_commit(empty + {});", 8 * chunk);
   }
-  const char* prefetch_v() const override { return ""; }
+  const char* prefetch_v() const override { return p_.rope > 0 ? "prefetch_tensor_map(&k_rope_map);" : ""; }
   const char* await_output() const override { return ""; }
   const char* products() const override { return "latent_products"; }
   void emit_p_place(Writer& w) const override {
@@ -150,13 +144,12 @@ class LatentRings final : public Rings {
 };
 
 /// Of each chunk of K when it has come.
-void LatentRings::emit_scores_by_chunk(Writer& w) const {
+void LatentRings::emit_scores(Writer& w) const {
   const int chunks = p_.k->num_qk_stages_effective();
   for (int chunk = 0; chunk < chunks; ++chunk) {
     p_.k->emit_wait(w, chunk);
     w.open("if (elect_one())");
-    w.line("issue_scores{}(tmem + s_buffer * {}, {}, q_desc);", chunks > 1 ? fmt::format("_{}", chunk) : "",
-           p_.BM, p_.k->get());
+    w.line("{}", issue_scores(chunk));
     if (chunk + 1 == chunks) w.line("tcgen05_commit(mbar_s_full + 8 * s_buffer);");
     w.close();
   }
@@ -178,7 +171,32 @@ void Rings::emit_producer_states(Writer& w) const {
   p_.k->ring().emit_state(w, true), p_.v->ring().emit_state(w, true);
 }
 
-/// K or V of tile n into the next slot, chunk by chunk.
+void Rings::emit_scores(Writer& w) const {
+  p_.k->emit_wait(w, 0);
+  w.open("if (elect_one())");
+  w.line("{}", issue_scores(0));
+  w.line("tcgen05_commit(mbar_s_full + 8 * s_buffer);");
+  w.line("tcgen05_commit({});", p_.k->ring().empty(0));
+  w.close();
+}
+
+std::string Rings::issue_scores(int chunk) const {
+  return fmt::format("issue_scores{}(tmem + s_buffer * {}, {}, q_desc);",
+                     p_.k->num_qk_stages_effective() > 1 ? fmt::format("_{}", chunk) : "", p_.BM, k_get());
+}
+
+void Rings::emit_boxes(Writer& w, int round, const std::vector<std::string>& lines) const {
+  const std::string condition = p_.operand->issues(round);
+  if (!condition.empty()) w.open("if ({})", condition);
+  for (const std::string& line : lines) w.line("{}", line);
+  if (!condition.empty()) w.close();
+}
+
+std::string Rings::own_piece(int piece_bytes) const {
+  return p_.operand->num_pages() > 1 ? fmt::format(" + lane * {}", piece_bytes) : "";
+}
+
+/// K or V of tile n into the next slot, chunk by chunk. Rotary columns of a tensor of their own are the last panels.
 void Rings::emit_load(Writer& w, const TMAConsumerPipeline& pipeline, const char* name) const {
   const auto& ring = pipeline.ring();
   const auto& operand = *p_.operand;
@@ -193,20 +211,23 @@ void Rings::emit_load(Writer& w, const TMAConsumerPipeline& pipeline, const char
     // Bytes of other lanes may land before they are expected: the phase waits for lane 0's arrival in any case.
     w.line("if (lane == 0) mbarrier_arrive_expect_tx({}, {});", ring.full(chunk), pipeline.barrier_bytes());
     for (int round = 0; round < operand.rounds(); ++round) {
-      const std::string condition = operand.issues(round);
-      if (!condition.empty()) w.open("if ({})", condition);
-      for (int panel = panels * chunk; panel < panels * (chunk + 1); ++panel)
-        w.line("tma_load(smem_{0} + {1} * {2} + {3}{4}, &{0}_map, {5}, {6}, {7}, {8});", name, ring.stage(),
-               pipeline.slot_bytes(), panel * pipeline.descriptor().tile().panel_bytes() + round * 32 * piece,
-               operand.num_pages() > 1 ? fmt::format(" + lane * {}", piece) : "", ring.full(chunk),
-               panel * 64, operand.coordinates("n", round), kEvictFirst);
-      if (!condition.empty()) w.close();
+      std::vector<std::string> lines;
+      for (int panel = panels * chunk; panel < panels * (chunk + 1); ++panel) {
+        const bool rotary = p_.rope > 0 && panel * 64 >= p_.k_columns;
+        lines.push_back(fmt::format(
+            "tma_load(smem_{0} + {1} * {2} + {3}{4}, &{5}_map, {6}, {7}, {8}, {9});", name, ring.stage(),
+            pipeline.slot_bytes(), panel * pipeline.descriptor().tile().panel_bytes() + round * 32 * piece,
+            own_piece(piece), rotary ? "k_rope" : name, ring.full(chunk),
+            panel * 64 - (rotary ? p_.k_columns : 0), operand.coordinates("n", round), kEvictFirst));
+      }
+      emit_boxes(w, round, lines);
     }
   }
   ring.emit_step(w);
 }
 
 std::unique_ptr<const Rings> rings_of(const DecodePlan& p, const KeyScales& scales) {
+  if (p.latent_bytes()) return latent_byte_rings(p, scales);
   if (p.narrow) return std::make_unique<ByteRings>(p, scales);
   if (p.v_in_k) return std::make_unique<LatentRings>(p, scales);
   return std::make_unique<Rings>(p, scales);

@@ -1,9 +1,10 @@
-// How K and V come to the products of sm100_decode: tiles by tensor copies, bytes that four warps turn into FP16, or
-// latent rows whose first columns are V. The plan's config chooses one (rings_of).
+// How K and V come to the products of sm100_decode: tiles by tensor copies, bytes that four warps turn into FP16, latent
+// rows whose first columns are V, or such rows of bytes (latent_bytes.cpp). The plan's config chooses one (rings_of).
 #pragma once
 
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "generator/emit/prelude.hpp"
 #include "generator/emit/text_template.hpp"
@@ -34,8 +35,8 @@ class Rings {
   /// K of tile n, or V, into the next slot.
   virtual void emit_load_k(Writer& w) const { emit_load(w, *p_.k, "k"); }
   virtual void emit_load_v(Writer& w) const { emit_load(w, *p_.v, "v"); }
-  // Products: S' of a tile as its chunks come, and V's side of its ring.
-  virtual void emit_scores_by_chunk(Writer&) const {}
+  // Products: S' of a tile, as its chunks come where it has them; V's side of its ring.
+  virtual void emit_scores(Writer& w) const;
   virtual void emit_v_state(Writer& w) const { p_.v->ring().emit_state(w, false); }
   virtual void emit_wait_v(Writer& w) const { p_.v->emit_wait(w, 0); }
   virtual void emit_step_v(Writer& w) const { p_.v->ring().emit_step(w); }
@@ -49,6 +50,9 @@ class Rings {
   virtual const char* zero_tail() const { return "zero_tail"; }
   virtual const char* products() const { return "tile_products"; }
   virtual const char* converters() const { return ""; }
+  /// The section of a function that they share, and what else stands before the kernel.
+  virtual const char* convert_function() const { return ""; }
+  virtual void emit_functions(Writer&) const {}
   // Softmax's side of V's ring, and where it puts P.
   virtual void emit_softmax_state(Writer& w) const { emit_v_state(w); }
   virtual void emit_softmax_step(Writer& w) const { emit_step_v(w); }
@@ -67,11 +71,22 @@ class Rings {
  protected:
   int first_barrier() const { return p_.smem_barriers + 5 * 8; }
   void emit_load(Writer& w, const TMAConsumerPipeline& pipeline, const char* name) const;
+  /// Of a chunk of K that has come, into S' of this tile.
+  std::string issue_scores(int chunk) const;
+  /// Lines of the lanes that issue boxes of a round.
+  void emit_boxes(Writer& w, int round, const std::vector<std::string>& lines) const;
+  /// Bytes from one piece of a tile to the next, for this lane's.
+  std::string own_piece(int piece_bytes) const;
+  static constexpr int kConverters = 4;  ///< warps
 
   const DecodePlan& p_;
   const KeyScales& scales_;
 };
 
+/// L2 policy of K and V: evict first.
+constexpr const char* kEvictFirst = "0x12F0000000000000ull";
+
+std::unique_ptr<const Rings> latent_byte_rings(const DecodePlan& plan, const KeyScales& scales);
 std::unique_ptr<const Rings> rings_of(const DecodePlan& plan, const KeyScales& scales);
 
 /// O' (+)= V' P', a block of columns of V after the other.

@@ -1,7 +1,9 @@
 #include "generator/schedules/sm100_decode/schedule.hpp"
+#include "generator/config/rope.hpp"
 #include "generator/schedules/common/parts.hpp"
 
 #include "generator/schedules/sm100_decode/plan.hpp"
+#include "generator/systems/mha_operand_constants.hpp"
 
 namespace kiln {
 namespace {
@@ -21,6 +23,13 @@ class Sm100Decode final : public Schedule {
       out["mha_operand"][name] = p.operand->constants(2, p.kRowBytes, k ? p.depth : p.ov_depth, 1);
       out["tma_consumer_pipeline"][name] = pipeline->constants();
     }
+    if (p.rope > 0) {
+      const bool tail = has_rope_tail(p.config);
+      const int begin = tail ? *p.config.rope->padded_depth : 0;
+      const RopeMap map = rope_map(begin, tail ? (*p.config.cache_depth - begin) / 2 : p.rope);
+      out["mha_operand"]["k"]["rope_row_width"] = map.row_width;
+      out["mha_operand"]["k"]["rope_base_offset_bytes"] = map.base_offset_bytes;
+    }
     return out;
   }
   Resources resources() const override {
@@ -30,7 +39,9 @@ class Sm100Decode final : public Schedule {
     std::vector<layout::Proof> proofs;
     plan_.q_descriptor().add_proofs(proofs, "Q", plan_.depth);
     plan_.p_descriptor().add_proofs(proofs, "P", plan_.BN);
-    plan_.k->descriptor().add_proofs(proofs, "K", plan_.depth);
+    plan_.k->descriptor().add_proofs(proofs, "K", plan_.rope_apart() ? plan_.k_columns : plan_.depth);
+    if (plan_.rope_apart())
+      sm100::MMASmemDescriptor{plan_.rope_tile(), true}.add_proofs(proofs, "K's rotary columns", plan_.rope);
     plan_.v->descriptor().add_proofs(proofs, "V", plan_.ov_depth);
     return proofs;
   }
