@@ -58,8 +58,9 @@ void check_ring(const Shipped& s, const std::string& role) {
   // The first block of a pair expects what both load.
   const int blocks = s.plan.resolved().pair_cta.value_or(false) ? 2 : 1;
   CHECK(bytes == tiles * blocks * pipeline["full_kv_bytes"].get<int>());
-  // Rotary columns of a tensor of their own are panels of K's tile where V does not lie in it.
-  const char* const of = s.plan.resolved().v_from_k.value_or(false) ? "" : "(_rope)?";
+  // Rotary columns of a tensor of their own are panels of K's tile, but beside latent columns on sm_90a.
+  const bool apart = s.plan.resolved().v_from_k.value_or(false) && s.plan.resolved().target == Target::sm_90a;
+  const char* const of = apart ? "" : "(_rope)?";
   const auto loads = matches(s.text, fmt::format(R"(tma_load\w*\(.*&{}{}_map)", role, of));
   const int rounds = (operand["num_pages"].get<int>() + 31) / 32;
   CHECK(static_cast<int>(loads.size()) ==
