@@ -1132,19 +1132,16 @@ kiln_deepseek_mla_decode_fp8_heads16_sm100a(const __grid_constant__ TensorMap k_
         convert_chunk<8>(smem_k + k_stage * 65536 + 0, smem_raw_k + raw_k_stage * 8192, s.sequence.seqlen_k - n * 64, thread);
         if (thread < 64)
         store_shared_float(smem_key_scales + turn * 256 + 4 * thread, load_shared_float(smem + 204800 + raw_k_stage * 256 + 4 * thread));
-        fence_proxy_async();
         __syncwarp();
         if (lane == 0) mbarrier_arrive(mbar_raw_k_empty + raw_k_stage * 8);
         if (++raw_k_stage == 7) { raw_k_stage = 0; raw_k_phase ^= 1; }
         mbarrier_wait(mbar_raw_k_full + raw_k_stage * 8, raw_k_phase);
         convert_chunk<8>(smem_k + k_stage * 65536 + 16384, smem_raw_k + raw_k_stage * 8192, s.sequence.seqlen_k - n * 64, thread);
-        fence_proxy_async();
         __syncwarp();
         if (lane == 0) mbarrier_arrive(mbar_raw_k_empty + raw_k_stage * 8);
         if (++raw_k_stage == 7) { raw_k_stage = 0; raw_k_phase ^= 1; }
         mbarrier_wait(mbar_raw_k_full + raw_k_stage * 8, raw_k_phase);
         convert_chunk<8>(smem_k + k_stage * 65536 + 32768, smem_raw_k + raw_k_stage * 8192, s.sequence.seqlen_k - n * 64, thread);
-        fence_proxy_async();
         __syncwarp();
         if (lane == 0) mbarrier_arrive(mbar_raw_k_empty + raw_k_stage * 8);
         if (++raw_k_stage == 7) { raw_k_stage = 0; raw_k_phase ^= 1; }

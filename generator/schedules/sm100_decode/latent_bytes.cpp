@@ -94,9 +94,9 @@ void LatentByteRings::emit_convert_k(Writer& w) const {
           (chunk * p_.chunk_columns() + column) / 64 * p_.k->descriptor().tile().panel_bytes(),
           p_.raw_k->stage(), p_.slot_bytes(), column > 0 ? fmt::format(" + {}", column) : "", p_.BN);
     if (chunk == 0) scales_.emit_convert(w, of);
-    w.line("fence_proxy_async();");
-    w.line("__syncwarp();");
     const bool there = chunk + own >= chunks;  // of one chunk the last hands over
+    if (there) w.line("fence_proxy_async();");
+    w.line("__syncwarp();");
     w.line("if (lane == 0) mbarrier_arrive({}){};", p_.raw_k->empty(0),
            there ? fmt::format(", mbarrier_arrive({})", k.full(handed_over_at(chunk))) : "");
     p_.raw_k->emit_step(w);
