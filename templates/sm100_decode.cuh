@@ -248,7 +248,7 @@ ${weigh}
   }
 //@ section converters
 } else if (warp >= 6) {
-  // ---- bytes to FP16: K and V of a tile, each into one place that the products free
+  ${converters_note}
   ${wait_for_lengths}
   const int thread = threadIdx.x - 192;
   ${converter_states}
@@ -260,26 +260,7 @@ ${weigh}
 #pragma unroll 1
     for (int n = s.tile_begin; n < s.tile_end; ++n) {
       ${convert_k}
-      // rows of V past this sequence belong to others: zeros, since 0 * NaN is NaN
       ${convert_v}
-      ${next_turn}
-    }
-  }
-//@ section latent_converters
-} else if (warp >= 6) {
-  // ---- bytes to FP16, a chunk of K's columns after the other, into a place that the products free. Rows past this
-  // sequence belong to others: zeros, since 0 * NaN is NaN.
-  ${wait_for_lengths}
-  const int thread = threadIdx.x - 192;
-  ${converter_states}
-  ${turn}
-  ${zero_columns}
-  Segment s;
-#pragma unroll 1
-  while (next_segment(problem, range, s)) {
-#pragma unroll 1
-    for (int n = s.tile_begin; n < s.tile_end; ++n) {
-      ${convert_k}
       ${next_turn}
     }
   }

@@ -202,13 +202,21 @@ void fill_amd(Config& c) {
 
 void fill_sm100(Config& c) {
   fill(c.swizzle, is_fp8(c.dtype) ? SwizzleMode::b64 : SwizzleMode::b128);
-  const bool wide = *c.rope_depth == 0 && std::max(c.depth, *c.ov_depth) > 192;
+  const bool wide = *c.rope_depth == 0 && is_wide_for_two_tiles(c);
   fill(c.pair_cta, false);
   fill(c.BM, c.single_o.value_or(wide && !*c.pair_cta) ? 128 : 256);
   fill(c.single_o, *c.BM == 128 && !*c.pair_cta);
 }
 
 }  // namespace
+
+bool has_one_query_tile(const Config& c) {
+  return c.BM.value_or(256) == 128 || c.pair_cta.value_or(false);
+}
+
+bool is_wide_for_two_tiles(const Config& c) {
+  return std::max(c.depth, c.ov_depth.value_or(c.depth)) > 192;
+}
 
 Config with_shared_defaults(Config c) {
   const bool fp8 = is_fp8(c.dtype);

@@ -15,6 +15,11 @@ Config with_shared_defaults(Config config);
 /// sm_90a tiles are the schedule's choice and stay unset.
 Config with_rule_defaults(Config config);
 
+/// Blackwell prefill whose blocks have one tile of 128 query rows, with one O: by `BM`, or in a pair, whose `BM` counts both.
+bool has_one_query_tile(const Config& config);
+/// Rows of which two O, or two tiles of Q beside two stages of K and V, are too many columns there.
+bool is_wide_for_two_tiles(const Config& config);
+
 /// Query rows of one KV head that a config names: query tokens times query heads of a KV head, `unnamed` heads where
 /// it names none.
 int packed_rows(const Config& config, int unnamed);

@@ -47,6 +47,31 @@ int bytes_of(LdsAccess access) {
   }
 }
 
+AmdPhases made_phases(bool gfx950, LdsAccess access) {
+  const Phases quarters = repeat_in_upper_half(
+      {{{0, 3}, {20, 23}}, {{4, 7}, {16, 19}}, {{8, 11}, {28, 31}}, {{12, 15}, {24, 27}}});
+  switch (access) {
+    case LdsAccess::read_u16:
+    case LdsAccess::read_b32:
+      return {consecutive(64, 32), 32, false};
+    case LdsAccess::read_b128:
+      if (!gfx950) return {quarters, 32};
+      return {repeat_in_upper_half({{{0, 3}, {12, 15}, {20, 27}}, {{4, 11}, {16, 19}, {28, 31}}}), 64};
+    case LdsAccess::read_b96:
+      return {quarters, 32, gfx950};
+    case LdsAccess::read_b64:
+      if (gfx950) return {consecutive(64, 32), 64};
+      return {consecutive(64, 16), 32, false};
+    case LdsAccess::read_b64_tr:
+      return {consecutive(64, 32), 64, false};
+    case LdsAccess::write_b64:
+      return {consecutive(64, 16), 32, gfx950};
+    case LdsAccess::write_b128:
+      return {consecutive(64, 8), 32};
+  }
+  return {};
+}
+
 }  // namespace
 
 BankCount count_banks(std::span<const std::uint32_t> addresses, int bytes, const Phases& phases, int banks) {
@@ -79,35 +104,6 @@ const Phases& nvidia_phases(int bytes_per_lane) {
 BankCount nvidia_banks(std::span<const std::uint32_t> addresses, int bytes_per_lane) {
   return count_banks(addresses, bytes_per_lane, nvidia_phases(bytes_per_lane), 32);
 }
-
-namespace {
-
-AmdPhases made_phases(bool gfx950, LdsAccess access) {
-  const Phases quarters = repeat_in_upper_half(
-      {{{0, 3}, {20, 23}}, {{4, 7}, {16, 19}}, {{8, 11}, {28, 31}}, {{12, 15}, {24, 27}}});
-  switch (access) {
-    case LdsAccess::read_u16:
-    case LdsAccess::read_b32:
-      return {consecutive(64, 32), 32, false};
-    case LdsAccess::read_b128:
-      if (!gfx950) return {quarters, 32};
-      return {repeat_in_upper_half({{{0, 3}, {12, 15}, {20, 27}}, {{4, 11}, {16, 19}, {28, 31}}}), 64};
-    case LdsAccess::read_b96:
-      return {quarters, 32, gfx950};
-    case LdsAccess::read_b64:
-      if (gfx950) return {consecutive(64, 32), 64};
-      return {consecutive(64, 16), 32, false};
-    case LdsAccess::read_b64_tr:
-      return {consecutive(64, 32), 64, false};
-    case LdsAccess::write_b64:
-      return {consecutive(64, 16), 32, gfx950};
-    case LdsAccess::write_b128:
-      return {consecutive(64, 8), 32};
-  }
-  return {};
-}
-
-}  // namespace
 
 const AmdPhases& amd_phases(Target target, LdsAccess access) {
   const auto made = [](bool gfx950) {

@@ -269,17 +269,16 @@ void draw_window(const Config& resolved, Workload& work) {
   const MaskConfig mask = resolved.mask.value_or(MaskConfig{});
   const auto& lengths = work.shape.lengths_k;
   std::uint64_t number = 0;
-  const auto draw = [&](std::int64_t keys) {
-    return static_cast<std::int64_t>(mix(work.seed * 31 + ++number) %
-                                     static_cast<std::uint64_t>(keys / 2 + 1));
+  const auto draw = [&](std::int64_t most) {
+    return static_cast<std::int64_t>(mix(work.seed * 31 + ++number) % static_cast<std::uint64_t>(most + 1));
   };
-  const std::int64_t longest = lengths.empty() ? 0 : *std::max_element(lengths.begin(), lengths.end());
-  if (mask.left == MaskConfig::kAtLaunch) work.window.left = draw(longest);
-  if (mask.right == MaskConfig::kAtLaunch) work.window.right = draw(longest);
-  if (mask.chunk == MaskConfig::kAtLaunch) work.window.chunk = 1 + draw(longest);
+  const std::int64_t half = lengths.empty() ? 0 : *std::max_element(lengths.begin(), lengths.end()) / 2;
+  if (mask.left == MaskConfig::kAtLaunch) work.window.left = draw(half);
+  if (mask.right == MaskConfig::kAtLaunch) work.window.right = draw(half);
+  if (mask.chunk == MaskConfig::kAtLaunch) work.window.chunk = 1 + draw(half);
   if (!mask.left_padding) return;
   for (std::size_t i = 0; i < lengths.size(); ++i) {
-    const std::int64_t most = i % 2 == 0 ? lengths[i] : std::max<std::int64_t>(2 * lengths[i] - 2, 0);
+    const std::int64_t most = i % 2 == 0 ? lengths[i] / 2 : std::max<std::int64_t>(lengths[i] - 1, 0);
     work.first_keys.push_back(static_cast<std::int32_t>(draw(most)));
   }
 }

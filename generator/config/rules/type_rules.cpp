@@ -151,7 +151,7 @@ std::string threads_sm90(const Config& c) {
 }
 std::string threads_sm100(const Config& c) {
   if (c.operation == Operation::decode) return "";
-  const int threads = c.BM.value_or(256) == 128 || c.pair_cta.value_or(false) ? 384 : 512;
+  const int threads = has_one_query_tile(c) ? 384 : 512;
   return c.num_threads && *c.num_threads != threads
              ? fmt::format("num_threads ({}) must be {}", *c.num_threads, threads)
              : "";

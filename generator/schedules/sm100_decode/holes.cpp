@@ -160,6 +160,7 @@ void add_texts(Holes& holes, const DecodePlan& p, const Rings& rings, const KeyS
       {"value_factor", scales.value_factor()},
       {"value_scale", scales.value_scale()},
       {"prefetch_v", rings.prefetch_v()},
+      {"converters_note", rings.converters_note()},
       {"q_copied", rings.query_copied()},
       {"output_note", rings.output_note()},
       {"output_more", rings.output_more()},

@@ -8,14 +8,9 @@ namespace kiln::sm100 {
 namespace {
 
 /// Two places: S' of a tile is there while softmax has the one before, and V's products free the place.
-class LatentByteRings : public Rings {
+class LatentByteRings : public WidenedRings {
  public:
-  using Rings::Rings;
-  void use(Prelude& prelude) const override {
-    prelude.use("shared_words");
-    prelude.use(*p_.config.kv_dtype == DType::int8 ? "int8_to_fp16" : "e4m3_to_fp16");
-    if (p_.config.dtype == DType::bf16) prelude.use("bf16_to_fp16");
-  }
+  using WidenedRings::WidenedRings;
   void emit_places(Writer& w) const override {
     w.line("const u32 smem_raw_k = smem + {};  // chunks as they come, rows of bytes", p_.smem_raw_k);
     if (p_.rope_apart()) w.line("const u32 smem_rope = smem + {};  // rotary columns of K", p_.smem_rope);
@@ -57,14 +52,11 @@ class LatentByteRings : public Rings {
   }
   void emit_wait_v(Writer&) const override {}
   void emit_step_v(Writer& w) const override { w.line("{} ^= 1;", p_.v->ring().stage()); }
-  const char* query() const override { return "widened_q"; }
-  const char* query_copied() const override { return ""; }
-  const char* zero_tail() const override { return ""; }  // where it is converted
-  const char* converters() const override { return "latent_converters"; }
+  const char* converters_note() const override {
+    return "// ---- bytes to FP16, a chunk of K's columns after the other, into a place that the products free. Rows past "
+           "this\n// sequence belong to others: zeros, since 0 * NaN is NaN.";
+  }
   const char* convert_function() const override { return "convert_chunk"; }
-  void emit_softmax_state(Writer&) const override {}
-  void emit_softmax_step(Writer&) const override {}
-  int launch_waits() const override { return p_.stream->range_reads_lengths() ? 4 : 5; }
 
  private:
   int handed_over_at(int chunk) const { return p_.k->num_qk_stages_effective() > 1 ? chunk : 0; }

@@ -3,15 +3,10 @@
 namespace kiln::sm100 {
 namespace {
 
-/// Bytes, and FP16 that four warps make of them.
-class ByteRings final : public Rings {
+/// K and V of a tile, each in one place.
+class ByteRings final : public WidenedRings {
  public:
-  using Rings::Rings;
-  void use(Prelude& prelude) const override {
-    prelude.use("shared_words");
-    prelude.use(*p_.config.kv_dtype == DType::int8 ? "int8_to_fp16" : "e4m3_to_fp16");
-    if (p_.config.dtype == DType::bf16) prelude.use("bf16_to_fp16");
-  }
+  using WidenedRings::WidenedRings;
   void emit_places(Writer& w) const override {
     w.line("const u32 smem_raw_k = smem + {}, smem_raw_v = smem + {};  // as they come, rows of bytes",
            p_.smem_raw_k, p_.smem_raw_v);
@@ -36,19 +31,18 @@ class ByteRings final : public Rings {
     p_.k->ring().emit_state(w, true), p_.v->ring().emit_state(w, true);
   }
   void emit_convert_k(Writer& w) const override { emit_convert(w, k()); }
-  void emit_convert_v(Writer& w) const override { emit_convert(w, v()); }
+  void emit_convert_v(Writer& w) const override {
+    w.comment("rows of V past this sequence belong to others: zeros, since 0 * NaN is NaN");
+    emit_convert(w, v());
+  }
   void emit_load_k(Writer& w) const override { emit_load_bytes(w, k()); }
   void emit_load_v(Writer& w) const override { emit_load_bytes(w, v()); }
-  const char* query() const override { return "widened_q"; }
-  const char* query_copied() const override { return ""; }
-  const char* zero_tail() const override { return ""; }  // where it is converted
-  const char* converters() const override { return "converters"; }
+  const char* converters_note() const override {
+    return "// ---- bytes to FP16: K and V of a tile, each into one place that the products free";
+  }
   const char* convert_function() const override { return "convert"; }
-  void emit_softmax_state(Writer&) const override {}
-  void emit_softmax_step(Writer&) const override {}
   std::string k_get() const override { return "k_desc"; }
   std::string v_get() const override { return "v_desc"; }
-  int launch_waits() const override { return p_.stream->range_reads_lengths() ? 4 : 5; }
 
  private:
   RawTensor k() const {

@@ -50,6 +50,7 @@ class Rings {
   virtual const char* zero_tail() const { return "zero_tail"; }
   virtual const char* products() const { return "tile_products"; }
   virtual const char* converters() const { return ""; }
+  virtual const char* converters_note() const { return ""; }
   /// The section of a function that they share, and what else stands before the kernel.
   virtual const char* convert_function() const { return ""; }
   virtual void emit_functions(Writer&) const {}
@@ -81,6 +82,24 @@ class Rings {
 
   const DecodePlan& p_;
   const KeyScales& scales_;
+};
+
+/// Bytes that four warps turn into FP16, the type of the products.
+class WidenedRings : public Rings {
+ public:
+  using Rings::Rings;
+  void use(Prelude& prelude) const override {
+    prelude.use("shared_words");
+    prelude.use(*p_.config.kv_dtype == DType::int8 ? "int8_to_fp16" : "e4m3_to_fp16");
+    if (p_.config.dtype == DType::bf16) prelude.use("bf16_to_fp16");
+  }
+  const char* query() const override { return "widened_q"; }
+  const char* query_copied() const override { return ""; }
+  const char* zero_tail() const override { return ""; }  // where it is converted
+  const char* converters() const override { return "converters"; }
+  void emit_softmax_state(Writer&) const override {}
+  void emit_softmax_step(Writer&) const override {}
+  int launch_waits() const override { return p_.stream->range_reads_lengths() ? 4 : 5; }
 };
 
 /// L2 policy of K and V: evict first.

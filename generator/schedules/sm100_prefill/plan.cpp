@@ -52,20 +52,10 @@ bool check_meaning(const Config& c, Violations& out) {
   return out.size() == before;
 }
 
-/// One tile of queries a block, with one O. BM counts the rows of both blocks of a pair.
-bool one_tile(const Config& c) {
-  return *c.BM == PrefillPlan::kRows || c.pair_cta.value_or(false);
-}
-
-/// Whether two O, or two tiles of Q beside two stages of K and V, are too many columns.
-bool too_wide_for_two(const Config& c) {
-  return std::max(c.depth, *c.ov_depth) > 192;
-}
-
 /// Keys of a tile where neither BN nor bn_cap say: those of which two of K and of V fit beside Q.
 int usual_keys(const Config& c) {
   const bool wide = std::max(c.depth, *c.ov_depth) > 128 && size_of(c.dtype) == 2;
-  return wide && one_tile(c) && !c.pair_cta.value_or(false) ? 64 : KeyLimits::kAny;
+  return wide && has_one_query_tile(c) && !c.pair_cta.value_or(false) ? 64 : KeyLimits::kAny;
 }
 
 /// O of 16 bits leaves through the place of a Q that is shorter in FP8: bytes that this takes beside Q.
@@ -96,7 +86,7 @@ FA4Config configure(const Config& c) {
   params.dtype = c.dtype;
   params.pair_cta = c.pair_cta.value_or(false);
   params.BM = params.pair_cta ? PrefillPlan::kRows : *c.BM;
-  params.single_o = one_tile(c);
+  params.single_o = has_one_query_tile(c);
   params.qk_depth = c.depth;
   params.ov_depth = *c.ov_depth;
   params.nope_depth = c.depth;
@@ -218,20 +208,20 @@ bool check_pair(const Config& c, const Refusals& refuse) {
 
 /// Tiles of queries, of which each has an O.
 bool check_tiles_of_queries(const Config& c, const Refusals& refuse) {
-  const bool wide = too_wide_for_two(c);
+  const bool wide = is_wide_for_two_tiles(c);
   if (*c.BM != 256 && *c.BM != PrefillPlan::kRows) {
     refuse(kName, {"/BM"}, "a block has two tiles of 128 query rows, or one", wide ? "128" : "128, 256");
     return false;
   }
-  if (wide && !one_tile(c)) {
+  if (wide && !has_one_query_tile(c)) {
     refuse(kName, {"/BM", "/depth", "/ov_depth"},
            "rows of over 192 columns leave room for one tile of queries", "BM 128");
     return false;
   }
   if (c.pair_cta.value_or(false)) return check_pair(c, refuse);
-  if (c.single_o && *c.single_o != one_tile(c)) {
+  if (c.single_o && *c.single_o != has_one_query_tile(c)) {
     refuse(kName, {"/single_o", "/BM"}, "each tile of 128 query rows has one O",
-           fmt::format("single_o {}", one_tile(c)));
+           fmt::format("single_o {}", has_one_query_tile(c)));
     return false;
   }
   return true;
@@ -286,7 +276,7 @@ std::optional<PrefillPlan> plan_prefill(Config c, Violations& out) {
   c = with_shared_defaults(std::move(c));
   const Refusals refuse(user, out);
   const auto before = out.size();
-  if (!c.BM) c.BM = !c.pair_cta.value_or(false) && c.single_o.value_or(too_wide_for_two(c)) ? 128 : 256;
+  if (!c.BM) c.BM = !c.pair_cta.value_or(false) && c.single_o.value_or(is_wide_for_two_tiles(c)) ? 128 : 256;
   if (!check_rows(c, refuse)) return std::nullopt;
   PrefillPlan p;
   p.fp8 = is_fp8(c.dtype);
