@@ -10,7 +10,7 @@ struct LaneRange {
   int first, last;
 };
 
-Phases repeat_in_upper_half(std::vector<std::vector<LaneRange>> lower) {
+Phases repeat_in_upper_half(const std::vector<std::vector<LaneRange>>& lower) {
   Phases phases;
   for (int half : {0, 32}) {
     for (const auto& ranges : lower) {

@@ -120,6 +120,7 @@ void LatentByteRings::emit_load_k(Writer& w) const {
   w.line("if (lane == 0) mbarrier_arrive_expect_tx({}, {});", rope.full(0), p_.rope_bytes());
   for (int round = 0; round < operand.rounds(); ++round) {
     std::vector<std::string> lines;
+    lines.reserve(static_cast<std::size_t>(p_.rope_panels()));
     for (int panel = 0; panel < p_.rope_panels(); ++panel)
       lines.push_back(fmt::format(
           "tma_load(smem_rope + {} * {} + {}{}, &k_rope_map, {}, {}, {}, {});", rope.stage(), p_.rope_bytes(),
