@@ -292,6 +292,7 @@ struct LaunchState {
   std::uint64_t grid_workspace = 0;  ///< address of what blocks of a cooperative launch count in
   std::atomic<std::uint64_t> next_cluster{0};
   std::uint64_t clusters = 0;
+  bool several_threads = false;  ///< of the host run them
   std::atomic<std::uint64_t> instructions{0};
   std::atomic<bool> stop{false}, released_dependents{false};
   std::mutex mutex;  ///< report, output

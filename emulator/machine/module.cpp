@@ -300,6 +300,7 @@ Report launch(GlobalMemory& memory, const Module& module, const Launch& request)
   const int hardware = static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
   const auto threads = static_cast<std::size_t>(std::min<std::uint64_t>(
       static_cast<std::uint64_t>(l.host_threads > 0 ? l.host_threads : hardware), state.clusters));
+  state.several_threads = threads > 1;
   run_on_threads(
       threads, [&state] { run_clusters(state); }, [&state] { state.stop = true; },
       threads * l.cluster.count() * block_bytes(l, *state.program));

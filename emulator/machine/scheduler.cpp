@@ -1,7 +1,9 @@
 // Clusters on host threads, warps in a cluster, and what happens when nothing can run: late completions,
 // time-outs, deadlock.
 #include <algorithm>
+#include <chrono>
 #include <deque>
+#include <thread>
 #include <utility>
 
 #include "emulator/machine/machine.hpp"
@@ -285,6 +287,7 @@ bool run_slice(Cluster& c) {
   // Eager runs favour long stretches (fast); the adversarial policies switch often.
   const std::uint32_t longest = c.policy == Policy::eager ? 2048 : c.policy == Policy::lazy ? 512 : 96;
   const std::uint64_t slice = slice_of(c);
+  c.slept = false;
   while (ran < slice) {
     if (c.aborted || state.stop.load(std::memory_order_relaxed)) return true;
     const std::size_t start = c.random() % warps.size();
@@ -307,7 +310,7 @@ bool run_slice(Cluster& c) {
       chosen->futile = 0;
       yield_all(std::span(&chosen, 1));
     }
-    if (std::exchange(c.slept, false)) break;  // what it looks at may be another block's to write
+    if (c.slept) break;  // what it looks at may be another block's to write
     if (c.progress != last_progress) {
       last_progress = c.progress;
       last_useful = ran;
@@ -356,6 +359,26 @@ void abort_cluster(Cluster& c) {
   c.launch->report.completed = false;
 }
 
+/// Where all blocks of a host thread sleep they wait for those of another one, which need time, too: a bounded number of
+/// looks would otherwise be over before they have run.
+class Naps {
+ public:
+  /// `others`: clusters of this thread beside the one whose slice it was.
+  void after_slice(bool slept, std::size_t others) {
+    if (!slept) asleep_ = 0, nap_ = kShortest;
+    if (!slept || ++asleep_ <= others || left_ == 0) return;
+    --left_, asleep_ = 0;
+    std::this_thread::sleep_for(nap_);
+    nap_ = std::min(2 * nap_, kLongest);
+  }
+
+ private:
+  static constexpr std::chrono::microseconds kShortest{50}, kLongest{6400};
+  std::size_t asleep_ = 0;  ///< slices in a row that ended asleep
+  std::chrono::microseconds nap_ = kShortest;
+  int left_ = 200;  ///< a program that waits for ever is stopped by its instructions
+};
+
 void run_clusters(LaunchState& state) {
   std::deque<std::unique_ptr<Cluster>> resident;
   // Blocks of a cooperative launch are there all at once.
@@ -363,6 +386,7 @@ void run_clusters(LaunchState& state) {
                                 ? static_cast<std::size_t>(state.clusters)
                                 : std::max<std::size_t>(1, state.launch->num_sms);
   bool want_more = true;
+  Naps naps;
   try {
     for (;;) {
       if (want_more && resident.size() < limit) {
@@ -374,6 +398,7 @@ void run_clusters(LaunchState& state) {
       resident.pop_front();
       std::uint64_t before = c->instructions;
       const bool ended = run_slice(*c);
+      if (state.several_threads) naps.after_slice(c->slept, resident.size());
       c->instructions = 0;
       for (const auto& b : c->blocks)
         for (const Warp& w : b->warps)

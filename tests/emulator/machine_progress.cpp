@@ -54,6 +54,22 @@ TEST_CASE("each lane takes a lock, and those that try in vain let the one go on 
     }
 }
 
+TEST_CASE(
+    "who looks a bounded number of times, asleep between, sees what blocks of another host thread do meanwhile") {
+  // 200,000 instructions before block 0 tells; 96 looks without a pause would be over long before.
+  const Outcome o =
+      run(kernel("mov.u32 %r3, %ctaid.x; setp.eq.u32 %p1, %r3, 0; @%p1 bra work;\n"
+                 "mov.u32 %r2, 0;\n"
+                 "look: ld.acquire.gpu.global.u32 %r1, [%o+256]; setp.eq.u32 %p2, %r1, 5; @%p2 bra seen;\n"
+                 "nanosleep.u32 64; add.u32 %r2, %r2, 1; setp.lt.u32 %p2, %r2, 96; @%p2 bra look;\n"
+                 "seen: st.global.u32 [%o], %r1; bra end;\n"
+                 "work: mov.u32 %r2, 0;\n"
+                 "again: add.u32 %r2, %r2, 1; setp.lt.u32 %p2, %r2, 66666; @%p2 bra again;\n"
+                 "mov.u32 %r1, 5; st.release.gpu.global.u32 [%o+256], %r1;\nend:"),
+          {.grid = {2, 1, 1}, .findings = false, .host_threads = 2});
+  CHECK(o.out[0] == 5);
+}
+
 TEST_CASE("kernels allocate memory") {
   const Outcome o = run(kernel("add.u32 %r1, %t, 1; mul.wide.u32 %d2, %r1, 4;\n" + std::string(kMalloc) +
                                    "mov.u64 %d3, %d1; mov.u32 %r2, 0;\n"

@@ -72,6 +72,7 @@ struct Setup {
   bool reads_input_early = false, touches_early = false;  ///< of a programmatic launch, before its wait
   std::uint64_t budget = 1u << 24;
   std::size_t outputs = 1024;
+  int host_threads = 0;  ///< 0: as Launch has it
   std::vector<std::uint32_t> input{};
 };
 
@@ -86,6 +87,7 @@ inline Outcome run(const std::string& ptx, const Setup& setup = {}) {
   memory.write(in, std::as_bytes(std::span(input)));
   Launch l;
   l.grid = setup.grid;
+  if (setup.host_threads > 0) l.host_threads = setup.host_threads;
   l.block = setup.block;
   l.cluster = setup.cluster;
   l.dynamic_smem_bytes = setup.smem;
