@@ -60,6 +60,7 @@ std::int64_t choose_team(const Manifest& manifest, const Problem& problem, int n
 std::int64_t even_blocks(const Manifest& manifest, const Problem& problem, int num_sms) {
   const int most_megabytes = has_large_parts(manifest) ? 16 : 4;  // bench/NOTES.md 107, 118
   constexpr std::int64_t kMostParts = 32;
+  constexpr int kMostMegabytesWhole = 16;
   const std::int64_t blocks = stream_blocks(manifest, problem, num_sms);
   const std::int64_t team = std::max<std::int64_t>(problem.team_heads, 1);
   const std::int64_t teams = blocks / team, items = problem.num_tiles / team;
@@ -70,10 +71,14 @@ std::int64_t even_blocks(const Manifest& manifest, const Problem& problem, int n
     const std::int64_t parts = (problem.kv_tiles + each - 1) / each;
     if (each <= kFewTiles || 20 * items * parts >= 19 * teams) return items * parts * team;
   }
-  if (items == 0 || problem.max_blocks > 0 || !reads_at_most(most_megabytes, manifest, problem, num_sms))
-    return blocks;
+  if (items == 0 || problem.max_blocks > 0) return blocks;
+  // Whole items leave no parts, which pays in longer launches, too (bench/NOTES.md 180).
+  const bool short_launch = reads_at_most(most_megabytes, manifest, problem, num_sms);
+  const bool whole_pays = manifest.target == "sm_90a" && size_of(manifest.kv_dtype) > 1 &&
+                          reads_at_most(kMostMegabytesWhole, manifest, problem, num_sms);
+  if (!short_launch && !whole_pays) return blocks;
   for (std::int64_t t = teams; 20 * t >= 19 * teams && t > 0; --t) {
-    const bool whole = items % t == 0, divided = t % items == 0 && t / items <= kMostParts;
+    const bool whole = items % t == 0, divided = short_launch && t % items == 0 && t / items <= kMostParts;
     if (whole || divided) return t * team;
   }
   return blocks;

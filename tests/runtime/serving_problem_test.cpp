@@ -115,6 +115,19 @@ TEST_CASE("a paged problem's numbers, and the grid over its KV tiles") {
   CHECK(blocks(5) == 264);
   even.kv_tiles = 1 << 20;
   CHECK(blocks(64) == 264);
+  // Whole items leave no parts: on sm_90a 16-bit caches have them in longer launches, too, up to 16 MB a multiprocessor.
+  const auto hopper_blocks = [&](std::int64_t sequences, std::int64_t tiles, DType kv) {
+    Problem longer = even;
+    longer.num_tiles = 8 * sequences, longer.kv_tiles = tiles;
+    Manifest sm90 = m;
+    sm90.target = "sm_90a", sm90.kv_dtype = kv;
+    return even_blocks(sm90, longer, 132);
+  };
+  CHECK(hopper_blocks(64, 128, DType::bf16) == 256);
+  CHECK(hopper_blocks(48, 128, DType::bf16) == 264);
+  CHECK(hopper_blocks(16, 512, DType::bf16) == 264);  // halves of items would leave parts
+  CHECK(hopper_blocks(64, 1024, DType::bf16) == 264);
+  CHECK(hopper_blocks(64, 256, DType::fp8_e4m3) == 264);
   even.kv_tiles = 32;
   even.max_blocks = 264;
   CHECK(blocks(64) == 264);
