@@ -283,6 +283,36 @@ __device__ __forceinline__ int load_acquire(const int* at) {
   return value;
 }
 
+//@ section share_parts needs load_acquire atomic_add_acq_rel
+// Which part of an item's sum is this block's, whose own part is there (one thread of it). The blocks that have nothing
+// else to do (`waits`) wait for the others for a bounded number of looks, so that no block depends on another's being
+// resident, and share the sum. Where fewer than two wait, or one gave up, the last to arrive has all of it.
+// The counter has fields of ten bits: blocks that arrived; those of them that wait; waiting ones that have seen all. Above
+// them: a waiting one gave up. The last to know leaves it as it was found.
+constexpr int kWaiting = 1 << 10, kKnowing = 1 << 20, kGaveUp = 1 << 30, kBlocks = (1 << 10) - 1;
+// `own`: the number of this block's share, or -1; shares; blocks that wait if this is one of them, else 0.
+__device__ __forceinline__ void share_parts(int* counter, int parts, bool waits, int* own) {
+  const int mine = waits ? kWaiting + 1 : 1, before = atomic_add_acq_rel(counter, mine);
+  int seen = before + mine;
+#pragma unroll 1
+  for (int look = 0; waits && (seen & kBlocks) < parts && look < 96; ++look) {
+    __nanosleep(64);
+    seen = load_acquire(counter);
+  }
+#pragma unroll 1
+  while (waits && (seen & kBlocks) < parts) {
+    waits = atomicCAS(counter, seen, seen - kWaiting | kGaveUp) != seen;
+    seen = load_acquire(counter);
+  }
+  const bool last = (before & kBlocks) == parts - 1;
+  const int waiting = seen >> 10 & kBlocks;
+  const bool together = waiting > 1 && (seen & kGaveUp) == 0;
+  own[0] = together && waits ? before >> 10 & kBlocks : !together && last ? 0 : -1;
+  own[1] = together ? waiting : 1;
+  own[2] = waits ? waiting : 0;
+  if (last && waiting == 0) atomicExch(counter, 0);
+}
+
 //@ section copy_async_16 needs types
 // 16 bytes from global to shared memory, on their way when the thread goes on.
 __device__ __forceinline__ void copy_async_16(u32 dst, const u16* src) {

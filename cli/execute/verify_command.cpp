@@ -63,7 +63,8 @@ void climb_emulated(const VerifyOptions& options, const Plan& plan, const Kernel
   runs[1].policy = EmulatorOptions::Policy::lazy;
   for (std::size_t i = 2; i < runs.size(); ++i) runs[i].policy = EmulatorOptions::Policy::random;
   const bool has_exact = has_exact_cases(plan.resolved());
-  ProgressCount count(runs.size() + (has_exact ? 1 : 0));
+  const bool divides = source.manifest.takes("item_counters");
+  ProgressCount count(runs.size() + (has_exact ? 1 : 0) + (divides ? 1 : 0));
   for (std::size_t i = 0; i < runs.size(); ++i) {
     runs[i].seed = options.seed + i;
     count.show(i, "emulated run");
@@ -73,8 +74,16 @@ void climb_emulated(const VerifyOptions& options, const Plan& plan, const Kernel
     progress("");
     add_run(run, fmt::format("seed {}", runs[i].seed), findings);
   }
+  if (divides) {
+    EmulatorOptions many = runs[1];
+    many.num_sms = kDividedSms;
+    count.show(runs.size(), "emulated run of many parts");
+    const LadderRun run = run_cases(runtime, plan, source, divided_case(plan.resolved()), many, 1);
+    progress("");
+    add_run(run, "many parts", findings);
+  }
   if (!has_exact) return;
-  count.show(runs.size(), "emulated run with exact products");
+  count.show(runs.size() + (divides ? 1 : 0), "emulated run with exact products");
   const PosedCases exact = pose_exact_cases(plan.resolved(), cases, options.seed, 2);
   const LadderRun run = run_posed(runtime, source, exact, runs[1]);
   progress("");

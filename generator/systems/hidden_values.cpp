@@ -151,10 +151,10 @@ HiddenValues::Place HiddenValues::place_of(const Config& resolved, const Names& 
 HiddenValues::Place HiddenValues::place_of(const Config& resolved, Names names, const Packed& packed) {
   names.query = "row / group", names.head = names.kv_head + " * group + row % group";
   Place place = place_of(resolved, names);
-  const std::string each =
-      "((rows + " + std::to_string(packed.warps - 1) + ") / " + std::to_string(packed.warps) + ")";
+  const std::string each = "((" + packed.rows + " + " + std::to_string(packed.warps - 1) + ") / " +
+                           std::to_string(packed.warps) + ")";
   const auto row = [&](const std::string& number) {
-    return packed.first + " + min(" + number + " * " + each + ", rows)";
+    return packed.first + " + min(" + number + " * " + each + ", " + packed.rows + ")";
   };
   place.first_row = row(packed.warp), place.end_row = row("(" + packed.warp + " + 1)");
   const std::string keys = " * " + std::to_string(packed.keys);

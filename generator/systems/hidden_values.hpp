@@ -65,7 +65,7 @@ class HiddenValues {
   struct Packed {
     std::string first = {};
     int warps = 4, keys = 64;  ///< keys of a tile
-    std::string warp = "warp";
+    std::string warp = "warp", rows = "rows";
   };
   static Place place_of(const Config& resolved, Names names, const Packed& packed);
   /// Of the item `s` of NVIDIA's decode kernels; `aligned_rows` as StreamK has it.

@@ -9,7 +9,7 @@
 //     10240 ..   10496  max        maximum of each row, of each warp
 //     10496 ..   10624  mbar       K, V and cell rings
 //     10624 ..   10632  cells      cells handed to the consumers
-//     10632 ..   10640  flag       arrivals at the item before this block
+//     10632 ..   10648  flag       this block's share of an item's parts
 //     11264 ..   60416  k          K stages
 //     60416 ..  109568  v          V stages
 //
@@ -185,6 +185,42 @@ __device__ __forceinline__ int atomic_add_acq_rel(int* at, int value) {
   int before;
   asm volatile("atom.add.acq_rel.gpu.global.s32 %0, [%1], %2;" : "=r"(before) : "l"(at), "r"(value) : "memory");
   return before;
+}
+
+// What is at an address that others add to; what they did before (atomic_add_acq_rel) is visible after.
+__device__ __forceinline__ int load_acquire(const int* at) {
+  int value;
+  asm volatile("ld.acquire.gpu.global.s32 %0, [%1];" : "=r"(value) : "l"(at) : "memory");
+  return value;
+}
+
+// Which part of an item's sum is this block's, whose own part is there (one thread of it). The blocks that have nothing
+// else to do (`waits`) wait for the others for a bounded number of looks, so that no block depends on another's being
+// resident, and share the sum. Where fewer than two wait, or one gave up, the last to arrive has all of it.
+// The counter has fields of ten bits: blocks that arrived; those of them that wait; waiting ones that have seen all. Above
+// them: a waiting one gave up. The last to know leaves it as it was found.
+constexpr int kWaiting = 1 << 10, kKnowing = 1 << 20, kGaveUp = 1 << 30, kBlocks = (1 << 10) - 1;
+// `own`: the number of this block's share, or -1; shares; blocks that wait if this is one of them, else 0.
+__device__ __forceinline__ void share_parts(int* counter, int parts, bool waits, int* own) {
+  const int mine = waits ? kWaiting + 1 : 1, before = atomic_add_acq_rel(counter, mine);
+  int seen = before + mine;
+#pragma unroll 1
+  for (int look = 0; waits && (seen & kBlocks) < parts && look < 96; ++look) {
+    __nanosleep(64);
+    seen = load_acquire(counter);
+  }
+#pragma unroll 1
+  while (waits && (seen & kBlocks) < parts) {
+    waits = atomicCAS(counter, seen, seen - kWaiting | kGaveUp) != seen;
+    seen = load_acquire(counter);
+  }
+  const bool last = (before & kBlocks) == parts - 1;
+  const int waiting = seen >> 10 & kBlocks;
+  const bool together = waiting > 1 && (seen & kGaveUp) == 0;
+  own[0] = together && waits ? before >> 10 & kBlocks : !together && last ? 0 : -1;
+  own[1] = together ? waiting : 1;
+  own[2] = waits ? waiting : 0;
+  if (last && waiting == 0) atomicExch(counter, 0);
 }
 
 // 16 bytes from global to shared memory, on their way when the thread goes on.
@@ -456,7 +492,7 @@ kiln_decode_bf16_d128_paged16_sm90a(const __grid_constant__ TensorMap k_map,
     mbarrier_init(mbar_v_empty + 8, 4);
     mbarrier_init(mbar_v_empty + 16, 4);
     fence_mbarrier_init();
-    *(int*)(smem_bytes + 10636) = 0;
+    *(int*)(smem_bytes + 10644) = 0;
   }
   Range range = first_range(problem);
   __syncthreads();
@@ -585,7 +621,7 @@ kiln_decode_bf16_d128_paged16_sm90a(const __grid_constant__ TensorMap k_map,
     // stmatrix addresses, transposed: row lane % 8 + 8 * (lane / 16), 16-byte chunk 2 * warp + (lane / 8) % 2, swizzled
     const u32 transposed_at = ((lane & 7) + 8 * (lane >> 4)) * 128 + (((2 * warp + ((lane >> 3) & 1)) ^ (lane & 7)) << 4);
     float* const row_exchange = (float*)(smem_bytes + 10240);
-    int* const arrivals_before = (int*)(smem_bytes + 10632);
+    int* const own_share = (int*)(smem_bytes + 10632);
     u32 k_stage = 0;
     u32 k_phase = 0;
     u32 v_stage = 0;
@@ -819,6 +855,7 @@ kiln_decode_bf16_d128_paged16_sm90a(const __grid_constant__ TensorMap k_map,
 
       // ---- output
       bool odd = false;  // some column of O is not finite
+      int own_first = 0, own_rows = rows;  // of O, that this block stores
       if (s.whole) {
         // NaN or infinity in V has reached O of all rows, seen or not: of two columns their product tells
         float odd_0 = 0.0f, odd_1 = 0.0f;
@@ -898,91 +935,175 @@ kiln_decode_bf16_d128_paged16_sm90a(const __grid_constant__ TensorMap k_map,
         }
         named_barrier_sync(1, 128);
         const Split split = split_of(range, s);
-        if (threadIdx.x == 0) *arrivals_before = atomic_add_acq_rel(item_counters + s.item, 1);
+        const bool waits = rows > 4 && split.parts > 4 && range.position >= range.end;
+        if (threadIdx.x == 0) share_parts(item_counters + s.item, split.parts, waits, own_share);
         named_barrier_sync(1, 128);
-        if (*arrivals_before == split.parts - 1) {
-          // the last block of the item adds the parts up, in order, and leaves the counter as it was found
-          if (threadIdx.x == 0) item_counters[s.item] = 0;
+        const int share = own_share[0], shares = own_share[1];
+        int known_before = -1;
+        if (threadIdx.x == 0 && own_share[2] > 0) known_before = atomicAdd(item_counters + s.item, kKnowing);
+        if (share >= 0) {
+          // the parts are added up in their order; this block has these rows
+          const int rows_each = (rows + shares - 1) / shares;
+          own_first = min(share * rows_each, rows), own_rows = min(rows_each, rows - own_first);
           const long long stride = problem.team_heads * 2ll * 2080;
           const float* const parts = workspace + (split.first_cell * problem.team_heads + (int)block_id() % problem.team_heads) * 2ll
               * 2080;
           const int shift = split.first_second ? 2080 : 0;  // part 0 may be the second of its block
-          #pragma unroll 1
-          for (int r = warp; r < rows; r += 4) {
-            float all = -kInfinity, inverse = 0.0f, weight = 0.0f;  // of a row; lane i: weight of part i
+          if (split.parts <= 4) {
             #pragma unroll 1
-            for (int c = lane; c - lane < 32; c += 32) {
-              // the first parts are on their way while the rows' maxima are found
-              float4 ahead[16];
-              #pragma unroll
-              for (int j = 0; j < 16; ++j) {
-                const int i = j % 16, row = r + j / 16;
-                ahead[j] = make_float4(0.0f, 0.0f, 0.0f, 0.0f);
-                if (i < split.parts) ahead[j] = __ldcg((const float4*)(parts + i * stride + (i == 0 ? shift : 0) + row * 128 + 4 * c));
-              }
-              if (c == lane) {
-                // maximum and sum of a row over all parts: a part a lane
-                const int row = r;
-                float top = -kInfinity, sum = 0.0f, first = -kInfinity;
-                #pragma unroll 1
-                for (int i = lane % 32; i < split.parts; i += 32) {
-                  const float2 other = __ldcg((const float2*)(parts + i * stride + (i == 0 ? shift : 0) + 2048 + 2 * row));
-                  if (i < 32) first = other.x;
-                  const float higher = fmaxf(top, other.x);
-                  sum = sum * rescale_factor(top, higher, factor) + other.y * rescale_factor(other.x, higher, factor);
-                  top = higher;
-                }
-                all = top;
-                for (int step = 16; step > 0; step /= 2) all = fmaxf(all, __shfl_xor_sync(0xffffffffu, all, step));
-                sum *= rescale_factor(top, all, factor);
-                for (int step = 16; step > 0; step /= 2) sum += __shfl_xor_sync(0xffffffffu, sum, step);
-                const float total = sum;
-                {
-                  const int packed = s.m_block * 16 + row, head = s.kv_head * group + packed % group;
-                  const float top = all * (factor * 0.693147181f), sum = total;
-                  inverse = sum != 0.0f ? 1.0f / sum : 0.0f;
-                  if (lane == 0 && row < rows) lse[(long long)head * total_q + s.sequence.q_start + packed / group] = sum != 0.0f ? top
-                      + log2_approx(sum) * 0.693147181f : -kInfinity;
-                }
-                weight = rescale_factor(first, all, factor);
-              }
-              {
-                const int row = r + 0;
-                const float row_top = __shfl_sync(0xffffffffu, all, 0);
-                const float row_inverse = __shfl_sync(0xffffffffu, inverse, 0);
-                float4 sum = make_float4(0.0f, 0.0f, 0.0f, 0.0f);
+            for (int r = 4 * warp; r < rows; r += 16) {
+              float all = -kInfinity, inverse = 0.0f, weight = 0.0f;  // of a row; lane i: weight of part i % 8 of row r + i / 8
+              #pragma unroll 1
+              for (int c = lane; c - lane < 32; c += 32) {
+                // the first parts are on their way while the rows' maxima are found
+                float4 ahead[16];
                 #pragma unroll
-                for (int i = 0; i < 16; ++i) {
-                  const float w = __shfl_sync(0xffffffffu, weight, 0 + i);
-                  sum.x += w * ahead[0 + i].x; sum.y += w * ahead[0 + i].y; sum.z += w * ahead[0 + i].z; sum.w += w * ahead[0 + i].w;
+                for (int j = 0; j < 16; ++j) {
+                  const int i = j % 4, row = r + j / 4;
+                  ahead[j] = make_float4(0.0f, 0.0f, 0.0f, 0.0f);
+                  if (i < split.parts && row < rows) ahead[j] = __ldcg((const float4*)(parts + i * stride + (i == 0 ? shift : 0) + row * 128
+                      + 4 * c));
                 }
-                if (row < rows && c < 32) {
-                  #pragma unroll 8
-                  for (int i = 16; i < split.parts; ++i) {
-                    const float* const other = parts + i * stride;
-                    const float4 o = __ldcg((const float4*)(other + row * 128 + 4 * c));
-                    const float w = rescale_factor(__ldcg(other + 2048 + 2 * row), row_top, factor);
-                    sum.x += w * o.x; sum.y += w * o.y; sum.z += w * o.z; sum.w += w * o.w;
+                if (c == lane) {
+                  // maximum and sum of a row over all parts: a part a lane
+                  const int row = min(r + lane / 8, rows - 1);
+                  float top = -kInfinity, sum = 0.0f, first = -kInfinity;
+                  #pragma unroll 1
+                  for (int i = lane % 8; i < split.parts; i += 8) {
+                    const float2 other = __ldcg((const float2*)(parts + i * stride + (i == 0 ? shift : 0) + 2048 + 2 * row));
+                    if (i < 8) first = other.x;
+                    const float higher = fmaxf(top, other.x);
+                    sum = sum * rescale_factor(top, higher, factor) + other.y * rescale_factor(other.x, higher, factor);
+                    top = higher;
                   }
-                  odd = odd || !(fmaf(sum.x, sum.y, sum.z * sum.w) * 0.0f == 0.0f);
-                  const int packed = s.m_block * 16 + row;
-                  *(uint2*)(o + (s.sequence.q_start + packed / group) * o_stride_seq + (s.kv_head * group + packed % group) * o_stride_head
-                      + 4 * c) = make_uint2(pack_bf16(sum.x * row_inverse, sum.y * row_inverse),
-                      pack_bf16(sum.z * row_inverse, sum.w * row_inverse));
+                  all = top;
+                  for (int step = 4; step > 0; step /= 2) all = fmaxf(all, __shfl_xor_sync(0xffffffffu, all, step));
+                  sum *= rescale_factor(top, all, factor);
+                  for (int step = 4; step > 0; step /= 2) sum += __shfl_xor_sync(0xffffffffu, sum, step);
+                  const float total = sum;
+                  {
+                    const int packed = s.m_block * 16 + row, head = s.kv_head * group + packed % group;
+                    const float top = all * (factor * 0.693147181f), sum = total;
+                    inverse = sum != 0.0f ? 1.0f / sum : 0.0f;
+                    if (lane % 8 == 0 && r + lane / 8 < rows && row < rows) lse[(long long)head * total_q + s.sequence.q_start
+                        + packed / group] = sum != 0.0f ? top + log2_approx(sum) * 0.693147181f : -kInfinity;
+                  }
+                  weight = rescale_factor(first, all, factor);
+                }
+                #pragma unroll
+                for (int g = 0; g < 4; ++g) {
+                  const int row = r + g, lead = 8 * g;
+                  const float row_top = __shfl_sync(0xffffffffu, all, lead);
+                  const float row_inverse = __shfl_sync(0xffffffffu, inverse, lead);
+                  float4 sum = make_float4(0.0f, 0.0f, 0.0f, 0.0f);
+                  #pragma unroll
+                  for (int i = 0; i < 4; ++i) {
+                    const float w = __shfl_sync(0xffffffffu, weight, lead + i);
+                    sum.x += w * ahead[4 * g + i].x; sum.y += w * ahead[4 * g + i].y;
+                    sum.z += w * ahead[4 * g + i].z; sum.w += w * ahead[4 * g + i].w;
+                  }
+                  if (row < rows && c < 32) {
+                    #pragma unroll 4
+                    for (int i = 4; i < split.parts; ++i) {
+                      const float* const other = parts + i * stride;
+                      const float4 o = __ldcg((const float4*)(other + row * 128 + 4 * c));
+                      const float w = rescale_factor(__ldcg(other + 2048 + 2 * row), row_top, factor);
+                      sum.x += w * o.x; sum.y += w * o.y; sum.z += w * o.z; sum.w += w * o.w;
+                    }
+                    odd = odd || !(fmaf(sum.x, sum.y, sum.z * sum.w) * 0.0f == 0.0f);
+                    const int packed = s.m_block * 16 + row;
+                    *(uint2*)(o + (s.sequence.q_start + packed / group) * o_stride_seq
+                        + (s.kv_head * group + packed % group) * o_stride_head
+                        + 4 * c) = make_uint2(pack_bf16(sum.x * row_inverse, sum.y * row_inverse),
+                        pack_bf16(sum.z * row_inverse, sum.w * row_inverse));
+                  }
+                }
+              }
+            }
+          } else {
+            const int own_end = own_first + own_rows;
+            #pragma unroll 1
+            for (int r = own_first + warp; r < own_end; r += 4) {
+              float all = -kInfinity, inverse = 0.0f, weight = 0.0f;  // of a row; lane i: weight of part i
+              #pragma unroll 1
+              for (int c = lane; c - lane < 32; c += 32) {
+                // the first parts are on their way while the rows' maxima are found
+                float4 ahead[16];
+                #pragma unroll
+                for (int j = 0; j < 16; ++j) {
+                  const int i = j % 16, row = r + j / 16;
+                  ahead[j] = make_float4(0.0f, 0.0f, 0.0f, 0.0f);
+                  if (i < split.parts) ahead[j] = __ldcg((const float4*)(parts + i * stride + (i == 0 ? shift : 0) + row * 128 + 4 * c));
+                }
+                if (c == lane) {
+                  // maximum and sum of a row over all parts: a part a lane
+                  const int row = r;
+                  float top = -kInfinity, sum = 0.0f, first = -kInfinity;
+                  #pragma unroll 1
+                  for (int i = lane % 32; i < split.parts; i += 32) {
+                    const float2 other = __ldcg((const float2*)(parts + i * stride + (i == 0 ? shift : 0) + 2048 + 2 * row));
+                    if (i < 32) first = other.x;
+                    const float higher = fmaxf(top, other.x);
+                    sum = sum * rescale_factor(top, higher, factor) + other.y * rescale_factor(other.x, higher, factor);
+                    top = higher;
+                  }
+                  all = top;
+                  for (int step = 16; step > 0; step /= 2) all = fmaxf(all, __shfl_xor_sync(0xffffffffu, all, step));
+                  sum *= rescale_factor(top, all, factor);
+                  for (int step = 16; step > 0; step /= 2) sum += __shfl_xor_sync(0xffffffffu, sum, step);
+                  const float total = sum;
+                  {
+                    const int packed = s.m_block * 16 + row, head = s.kv_head * group + packed % group;
+                    const float top = all * (factor * 0.693147181f), sum = total;
+                    inverse = sum != 0.0f ? 1.0f / sum : 0.0f;
+                    if (lane == 0 && row < rows) lse[(long long)head * total_q + s.sequence.q_start + packed / group] = sum != 0.0f ? top
+                        + log2_approx(sum) * 0.693147181f : -kInfinity;
+                  }
+                  weight = rescale_factor(first, all, factor);
+                }
+                {
+                  const int row = r;
+                  const float row_top = __shfl_sync(0xffffffffu, all, 0);
+                  const float row_inverse = __shfl_sync(0xffffffffu, inverse, 0);
+                  float4 sum = make_float4(0.0f, 0.0f, 0.0f, 0.0f);
+                  #pragma unroll
+                  for (int i = 0; i < 16; ++i) {
+                    const float w = __shfl_sync(0xffffffffu, weight, i);
+                    sum.x += w * ahead[i].x; sum.y += w * ahead[i].y; sum.z += w * ahead[i].z; sum.w += w * ahead[i].w;
+                  }
+                  if (row < own_end && c < 32) {
+                    #pragma unroll 16
+                    for (int i = 16; i < split.parts; ++i) {
+                      const float* const other = parts + i * stride;
+                      const float4 o = __ldcg((const float4*)(other + row * 128 + 4 * c));
+                      const float w = rescale_factor(__ldcg(other + 2048 + 2 * row), row_top, factor);
+                      sum.x += w * o.x; sum.y += w * o.y; sum.z += w * o.z; sum.w += w * o.w;
+                    }
+                    odd = odd || !(fmaf(sum.x, sum.y, sum.z * sum.w) * 0.0f == 0.0f);
+                    const int packed = s.m_block * 16 + row;
+                    *(uint2*)(o + (s.sequence.q_start + packed / group) * o_stride_seq
+                        + (s.kv_head * group + packed % group) * o_stride_head
+                        + 4 * c) = make_uint2(pack_bf16(sum.x * row_inverse, sum.y * row_inverse),
+                        pack_bf16(sum.z * row_inverse, sum.w * row_inverse));
+                  }
                 }
               }
             }
           }
         }
+        // the last block that knows leaves the counter as it was found
+        if (threadIdx.x == 0 && own_share[2] > 0 && (known_before >> 20 & kBlocks) == own_share[2] - 1) atomicExch(item_counters + s.item,
+            0);
       }
       if (same(s.sequence.seqlen_q > 1)) {
-        if (any_lane(odd) && lane == 0) *(int*)(smem_bytes + 10636) = 1;
+        if (any_lane(odd) && lane == 0) *(int*)(smem_bytes + 10644) = 1;
         named_barrier_sync(1, 128);
-        const int again = *(int*)(smem_bytes + 10636);
+        const int again = *(int*)(smem_bytes + 10644);
         // V of a key that is hidden from some of these rows and not from others, and is not finite: those rows again.
         if (same(again)) {
-          const int lane_32 = (int)thread_id() & 31, row_begin = same(s.m_block * 16 + min(warp * ((rows + 3) / 4), rows)),
-              row_end = same(s.m_block * 16 + min((warp + 1) * ((rows + 3) / 4), rows));
+          const int lane_32 = (int)thread_id() & 31, row_begin = same(s.m_block * 16 + own_first
+              + min(warp * ((own_rows + 3) / 4), own_rows)),
+              row_end = same(s.m_block * 16 + own_first + min((warp + 1) * ((own_rows + 3) / 4), own_rows));
           // the last key past some row's end, and the first one before some row's first, with a V that is not finite
           int highest = -1, lowest = 0x7fffffff;
           {
@@ -1068,7 +1189,7 @@ kiln_decode_bf16_d128_paged16_sm90a(const __grid_constant__ TensorMap k_map,
         }
         if (same(again)) {
           named_barrier_sync(1, 128);
-          if (thread_id() == 0) *(int*)(smem_bytes + 10636) = 0;
+          if (thread_id() == 0) *(int*)(smem_bytes + 10644) = 0;
         }
       }
     }

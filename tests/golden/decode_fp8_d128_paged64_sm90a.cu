@@ -2,7 +2,7 @@
 //
 // Config: {"name":"decode_fp8_d128_paged64_sm90a","target":"sm_90a","operation":"decode","dtype":"bf16","kv_dtype":"fp8_e4m3","out_dtype":"bf16","depth":128,"ov_depth":128,"rope_depth":0,"nope_depth":128,"q_depth":128,"cache_depth":128,"head_dim_offset":0,"v_from_k":false,"operand":{"kind":"paged","page_size":64,"quantization":{"granularity":"per_head","scale_dtype":"f32"}},"mask":"causal","score_mod":"none","sink":false,"lse":true,"scale":0.08838834764831843,"mma_shape":[64,8,16],"BM":8,"BN":128,"BK":128,"num_threads":192,"swizzle":"128B","num_kv_stages":2,"num_qk_stages":1,"shared_ring":false,"tma_fold":"none","schedule":"sm90_decode"}
 // Schedule sm90_decode: 8 packed query rows by 128 keys a tile, 2 KV stages, 2 blocks a multiprocessor.
-// Shared memory (71920 bytes):
+// Shared memory (71928 bytes):
 //         0 ..   32768  k          K stages
 //     32768 ..   65536  v          V stages
 //     65536 ..   67584  q          Q: the packed query rows
@@ -11,7 +11,7 @@
 //     71680 ..   71808  max        maximum of each row, of each warp
 //     71808 ..   71904  mbar       K, V and cell rings
 //     71904 ..   71912  cells      cells handed to the consumers
-//     71912 ..   71920  flag       arrivals at the item before this block
+//     71912 ..   71928  flag       this block's share of an item's parts
 //
 // Regenerate: kiln generate decode_fp8_d128_paged64_sm90a.json --out .
 // Compile: nvcc -gencode=arch=compute_90a,code=sm_90a -cubin decode_fp8_d128_paged64_sm90a.cu
@@ -219,6 +219,42 @@ __device__ __forceinline__ int atomic_add_acq_rel(int* at, int value) {
   int before;
   asm volatile("atom.add.acq_rel.gpu.global.s32 %0, [%1], %2;" : "=r"(before) : "l"(at), "r"(value) : "memory");
   return before;
+}
+
+// What is at an address that others add to; what they did before (atomic_add_acq_rel) is visible after.
+__device__ __forceinline__ int load_acquire(const int* at) {
+  int value;
+  asm volatile("ld.acquire.gpu.global.s32 %0, [%1];" : "=r"(value) : "l"(at) : "memory");
+  return value;
+}
+
+// Which part of an item's sum is this block's, whose own part is there (one thread of it). The blocks that have nothing
+// else to do (`waits`) wait for the others for a bounded number of looks, so that no block depends on another's being
+// resident, and share the sum. Where fewer than two wait, or one gave up, the last to arrive has all of it.
+// The counter has fields of ten bits: blocks that arrived; those of them that wait; waiting ones that have seen all. Above
+// them: a waiting one gave up. The last to know leaves it as it was found.
+constexpr int kWaiting = 1 << 10, kKnowing = 1 << 20, kGaveUp = 1 << 30, kBlocks = (1 << 10) - 1;
+// `own`: the number of this block's share, or -1; shares; blocks that wait if this is one of them, else 0.
+__device__ __forceinline__ void share_parts(int* counter, int parts, bool waits, int* own) {
+  const int mine = waits ? kWaiting + 1 : 1, before = atomic_add_acq_rel(counter, mine);
+  int seen = before + mine;
+#pragma unroll 1
+  for (int look = 0; waits && (seen & kBlocks) < parts && look < 96; ++look) {
+    __nanosleep(64);
+    seen = load_acquire(counter);
+  }
+#pragma unroll 1
+  while (waits && (seen & kBlocks) < parts) {
+    waits = atomicCAS(counter, seen, seen - kWaiting | kGaveUp) != seen;
+    seen = load_acquire(counter);
+  }
+  const bool last = (before & kBlocks) == parts - 1;
+  const int waiting = seen >> 10 & kBlocks;
+  const bool together = waiting > 1 && (seen & kGaveUp) == 0;
+  own[0] = together && waits ? before >> 10 & kBlocks : !together && last ? 0 : -1;
+  own[1] = together ? waiting : 1;
+  own[2] = waits ? waiting : 0;
+  if (last && waiting == 0) atomicExch(counter, 0);
 }
 
 __device__ __forceinline__ uint4 load_shared_16(u32 at) {
@@ -516,7 +552,7 @@ kiln_decode_fp8_d128_paged64_sm90a(const __grid_constant__ TensorMap k_map,
     mbarrier_init(mbar_cell_full + 0, 1);
     mbarrier_init(mbar_cell_full + 8, 1);
     fence_mbarrier_init();
-    *(int*)(smem_bytes + 71916) = 0;
+    *(int*)(smem_bytes + 71924) = 0;
   }
   Range range = first_range(problem);
   __syncthreads();
@@ -685,7 +721,7 @@ kiln_decode_fp8_d128_paged64_sm90a(const __grid_constant__ TensorMap k_map,
     // stmatrix addresses, transposed: row lane % 8, 16-byte chunk 2 * warp + (lane / 8) % 2, swizzled
     const u32 transposed_at = (lane & 7) * 128 + (((2 * warp + ((lane >> 3) & 1)) ^ (lane & 7)) << 4);
     float* const row_exchange = (float*)(smem_bytes + 71680);
-    int* const arrivals_before = (int*)(smem_bytes + 71912);
+    int* const own_share = (int*)(smem_bytes + 71912);
     u32 k_stage = 0;
     u32 k_phase = 0;
     u32 v_stage = 0;
@@ -1020,6 +1056,7 @@ kiln_decode_fp8_d128_paged64_sm90a(const __grid_constant__ TensorMap k_map,
 
         // ---- output
         bool odd = false;  // some column of O is not finite
+        int own_first = 0, own_rows = rows;  // of O, that this block stores
         if (s.whole) {
           // NaN or infinity in V has reached O of all rows, seen or not: of two columns their product tells
           float odd_0 = 0.0f, odd_1 = 0.0f;
@@ -1080,17 +1117,23 @@ kiln_decode_fp8_d128_paged64_sm90a(const __grid_constant__ TensorMap k_map,
           }
           named_barrier_sync(1, 128);
           const Split split = split_of(range, s);
-          if (threadIdx.x == 0) *arrivals_before = atomic_add_acq_rel(item_counters + s.item, 1);
+          const bool waits = rows > 4 && rows * split.parts > 64 && range.position >= range.end && range.cells <= range.teams;
+          if (threadIdx.x == 0) share_parts(item_counters + s.item, split.parts, waits, own_share);
           named_barrier_sync(1, 128);
-          if (*arrivals_before == split.parts - 1) {
-            // the last block of the item adds the parts up, in order, and leaves the counter as it was found
-            if (threadIdx.x == 0) item_counters[s.item] = 0;
+          const int share = own_share[0], shares = own_share[1];
+          int known_before = -1;
+          if (threadIdx.x == 0 && own_share[2] > 0) known_before = atomicAdd(item_counters + s.item, kKnowing);
+          if (share >= 0) {
+            // the parts are added up in their order; this block has these rows
+            const int rows_each = (rows + shares - 1) / shares;
+            own_first = min(share * rows_each, rows), own_rows = min(rows_each, rows - own_first);
             const long long stride = problem.team_heads * 2ll * 1040;
             const float* const parts = workspace + (split.first_cell * problem.team_heads + (int)block_id() % problem.team_heads) * 2ll
                 * 1040;
             const int shift = split.first_second ? 1040 : 0;  // part 0 may be the second of its block
+            const int own_end = own_first + own_rows;
             #pragma unroll 1
-            for (int r = warp; r < rows; r += 4) {
+            for (int r = own_first + warp; r < own_end; r += 4) {
               float all = -kInfinity, inverse = 0.0f, weight = 0.0f;  // of a row; lane i: weight of part i
               #pragma unroll 1
               for (int c = lane; c - lane < 32; c += 32) {
@@ -1129,17 +1172,17 @@ kiln_decode_fp8_d128_paged64_sm90a(const __grid_constant__ TensorMap k_map,
                   weight = rescale_factor(first, all, factor);
                 }
                 {
-                  const int row = r + 0;
+                  const int row = r;
                   const float row_top = __shfl_sync(0xffffffffu, all, 0);
                   const float row_inverse = __shfl_sync(0xffffffffu, inverse, 0);
                   float4 sum = make_float4(0.0f, 0.0f, 0.0f, 0.0f);
                   #pragma unroll
                   for (int i = 0; i < 16; ++i) {
-                    const float w = __shfl_sync(0xffffffffu, weight, 0 + i);
-                    sum.x += w * ahead[0 + i].x; sum.y += w * ahead[0 + i].y; sum.z += w * ahead[0 + i].z; sum.w += w * ahead[0 + i].w;
+                    const float w = __shfl_sync(0xffffffffu, weight, i);
+                    sum.x += w * ahead[i].x; sum.y += w * ahead[i].y; sum.z += w * ahead[i].z; sum.w += w * ahead[i].w;
                   }
-                  if (row < rows && c < 32) {
-                    #pragma unroll 8
+                  if (row < own_end && c < 32) {
+                    #pragma unroll 16
                     for (int i = 16; i < split.parts; ++i) {
                       const float* const other = parts + i * stride;
                       const float4 o = __ldcg((const float4*)(other + row * 128 + 4 * c));
@@ -1157,11 +1200,14 @@ kiln_decode_fp8_d128_paged64_sm90a(const __grid_constant__ TensorMap k_map,
               }
             }
           }
+          // the last block that knows leaves the counter as it was found
+          if (threadIdx.x == 0 && own_share[2] > 0 && (known_before >> 20 & kBlocks) == own_share[2] - 1) atomicExch(item_counters + s.item,
+              0);
         }
         if (same(s.sequence.seqlen_q > 1)) {
-          if (any_lane(odd) && lane == 0) *(int*)(smem_bytes + 71916) = 1;
+          if (any_lane(odd) && lane == 0) *(int*)(smem_bytes + 71924) = 1;
           named_barrier_sync(1, 128);
-          const int again = *(int*)(smem_bytes + 71916);
+          const int again = *(int*)(smem_bytes + 71924);
           // V of a key that is hidden from some of these rows and not from others, and is not finite: those rows again.
           if (same(again)) {
             const int its_s_m_block = s.m_block;
@@ -1173,8 +1219,9 @@ kiln_decode_fp8_d128_paged64_sm90a(const __grid_constant__ TensorMap k_map,
             const int its_s_batch = s.batch;
             const int its_s_sequence_seqlen_q = s.sequence.seqlen_q;
             const auto again = [=]() __attribute__((noinline)) {
-            const int lane_32 = (int)thread_id() & 31, row_begin = same(its_s_m_block * 8 + min(warp * ((rows + 3) / 4), rows)),
-                row_end = same(its_s_m_block * 8 + min((warp + 1) * ((rows + 3) / 4), rows));
+            const int lane_32 = (int)thread_id() & 31,
+                row_begin = same(its_s_m_block * 8 + own_first + min(warp * ((own_rows + 3) / 4), own_rows)),
+                row_end = same(its_s_m_block * 8 + own_first + min((warp + 1) * ((own_rows + 3) / 4), own_rows));
             // the last key past some row's end, and the first one before some row's first, with a V that is not finite
             int highest = -1, lowest = 0x7fffffff;
             {
@@ -1267,7 +1314,7 @@ kiln_decode_fp8_d128_paged64_sm90a(const __grid_constant__ TensorMap k_map,
           }
           if (same(again)) {
             named_barrier_sync(1, 128);
-            if (thread_id() == 0) *(int*)(smem_bytes + 71916) = 0;
+            if (thread_id() == 0) *(int*)(smem_bytes + 71924) = 0;
           }
         }
       }

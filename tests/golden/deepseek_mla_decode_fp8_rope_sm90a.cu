@@ -2,7 +2,7 @@
 //
 // Config: {"name":"deepseek_mla_decode_fp8_rope_sm90a","target":"sm_90a","operation":"decode","dtype":"bf16","kv_dtype":"fp8_e4m3","out_dtype":"bf16","depth":576,"ov_depth":512,"rope_depth":64,"nope_depth":512,"q_depth":576,"cache_depth":640,"head_dim_offset":0,"v_from_k":true,"operand":{"kind":"paged","page_size":64,"quantization":{"granularity":"per_tensor","scale_dtype":"f32"}},"mask":"causal","score_mod":"none","sink":false,"lse":true,"scale":0.041666666666666664,"mma_shape":[64,16,16],"BM":16,"BN":64,"BK":512,"num_threads":160,"swizzle":"128B","num_kv_stages":4,"num_qk_stages":1,"shared_ring":true,"tma_fold":"none","rope":{"layout":"tail","padded_depth":512,"dtype":"bf16"},"schedule":"sm90_decode"}
 // Schedule sm90_decode: 16 packed query rows by 64 keys a tile, 4 KV stages, 1 block a multiprocessor.
-// Shared memory (201136 bytes):
+// Shared memory (201144 bytes):
 //         0 ..  163840  k          K stages
 //    163840 ..  182272  q          Q: the packed query rows
 //    182272 ..  184320  p          P, rows = query rows
@@ -10,7 +10,7 @@
 //    200704 ..  200960  max        maximum of each row, of each warp
 //    200960 ..  201120  mbar       K, V and cell rings
 //    201120 ..  201128  cells      cells handed to the consumers
-//    201128 ..  201136  flag       arrivals at the item before this block
+//    201128 ..  201144  flag       this block's share of an item's parts
 //
 // Regenerate: kiln generate deepseek_mla_decode_fp8_rope_sm90a.json --out .
 // Compile: nvcc -gencode=arch=compute_90a,code=sm_90a -cubin deepseek_mla_decode_fp8_rope_sm90a.cu
@@ -220,6 +220,42 @@ __device__ __forceinline__ int atomic_add_acq_rel(int* at, int value) {
   int before;
   asm volatile("atom.add.acq_rel.gpu.global.s32 %0, [%1], %2;" : "=r"(before) : "l"(at), "r"(value) : "memory");
   return before;
+}
+
+// What is at an address that others add to; what they did before (atomic_add_acq_rel) is visible after.
+__device__ __forceinline__ int load_acquire(const int* at) {
+  int value;
+  asm volatile("ld.acquire.gpu.global.s32 %0, [%1];" : "=r"(value) : "l"(at) : "memory");
+  return value;
+}
+
+// Which part of an item's sum is this block's, whose own part is there (one thread of it). The blocks that have nothing
+// else to do (`waits`) wait for the others for a bounded number of looks, so that no block depends on another's being
+// resident, and share the sum. Where fewer than two wait, or one gave up, the last to arrive has all of it.
+// The counter has fields of ten bits: blocks that arrived; those of them that wait; waiting ones that have seen all. Above
+// them: a waiting one gave up. The last to know leaves it as it was found.
+constexpr int kWaiting = 1 << 10, kKnowing = 1 << 20, kGaveUp = 1 << 30, kBlocks = (1 << 10) - 1;
+// `own`: the number of this block's share, or -1; shares; blocks that wait if this is one of them, else 0.
+__device__ __forceinline__ void share_parts(int* counter, int parts, bool waits, int* own) {
+  const int mine = waits ? kWaiting + 1 : 1, before = atomic_add_acq_rel(counter, mine);
+  int seen = before + mine;
+#pragma unroll 1
+  for (int look = 0; waits && (seen & kBlocks) < parts && look < 96; ++look) {
+    __nanosleep(64);
+    seen = load_acquire(counter);
+  }
+#pragma unroll 1
+  while (waits && (seen & kBlocks) < parts) {
+    waits = atomicCAS(counter, seen, seen - kWaiting | kGaveUp) != seen;
+    seen = load_acquire(counter);
+  }
+  const bool last = (before & kBlocks) == parts - 1;
+  const int waiting = seen >> 10 & kBlocks;
+  const bool together = waiting > 1 && (seen & kGaveUp) == 0;
+  own[0] = together && waits ? before >> 10 & kBlocks : !together && last ? 0 : -1;
+  own[1] = together ? waiting : 1;
+  own[2] = waits ? waiting : 0;
+  if (last && waiting == 0) atomicExch(counter, 0);
 }
 
 __device__ __forceinline__ uint4 load_shared_16(u32 at) {
@@ -532,7 +568,7 @@ kiln_deepseek_mla_decode_fp8_rope_sm90a(const __grid_constant__ TensorMap k_map,
     mbarrier_init(mbar_cell_full + 0, 1);
     mbarrier_init(mbar_cell_full + 8, 1);
     fence_mbarrier_init();
-    *(int*)(smem_bytes + 201132) = 0;
+    *(int*)(smem_bytes + 201140) = 0;
   }
   Range range = first_range(problem);
   __syncthreads();
@@ -639,7 +675,7 @@ kiln_deepseek_mla_decode_fp8_rope_sm90a(const __grid_constant__ TensorMap k_map,
     // stmatrix addresses, transposed: row lane % 8 + 8 * (lane / 16), 16-byte chunk 2 * warp + (lane / 8) % 2, swizzled
     const u32 transposed_at = ((lane & 7) + 8 * (lane >> 4)) * 128 + (((2 * warp + ((lane >> 3) & 1)) ^ (lane & 7)) << 4);
     float* const row_exchange = (float*)(smem_bytes + 200704);
-    int* const arrivals_before = (int*)(smem_bytes + 201128);
+    int* const own_share = (int*)(smem_bytes + 201128);
     u32 k_stage = 0;
     u32 k_phase = 0;
     u32 v_stage = 0;
@@ -1272,6 +1308,7 @@ kiln_deepseek_mla_decode_fp8_rope_sm90a(const __grid_constant__ TensorMap k_map,
 
         // ---- output
         bool odd = false;  // some column of O is not finite
+        int own_first = 0, own_rows = rows;  // of O, that this block stores
         if (s.whole) {
           // NaN or infinity in V has reached O of all rows, seen or not: of two columns their product tells
           float odd_0 = 0.0f, odd_1 = 0.0f;
@@ -1424,17 +1461,23 @@ kiln_deepseek_mla_decode_fp8_rope_sm90a(const __grid_constant__ TensorMap k_map,
           }
           named_barrier_sync(1, 128);
           const Split split = split_of(range, s);
-          if (threadIdx.x == 0) *arrivals_before = atomic_add_acq_rel(item_counters + s.item, 1);
+          const bool waits = rows > 4 && rows * split.parts > 64 && range.position >= range.end && range.cells <= range.teams;
+          if (threadIdx.x == 0) share_parts(item_counters + s.item, split.parts, waits, own_share);
           named_barrier_sync(1, 128);
-          if (*arrivals_before == split.parts - 1) {
-            // the last block of the item adds the parts up, in order, and leaves the counter as it was found
-            if (threadIdx.x == 0) item_counters[s.item] = 0;
+          const int share = own_share[0], shares = own_share[1];
+          int known_before = -1;
+          if (threadIdx.x == 0 && own_share[2] > 0) known_before = atomicAdd(item_counters + s.item, kKnowing);
+          if (share >= 0) {
+            // the parts are added up in their order; this block has these rows
+            const int rows_each = (rows + shares - 1) / shares;
+            own_first = min(share * rows_each, rows), own_rows = min(rows_each, rows - own_first);
             const long long stride = problem.team_heads * 2ll * 8224;
             const float* const parts = workspace + (split.first_cell * problem.team_heads + (int)block_id() % problem.team_heads) * 2ll
                 * 8224;
             const int shift = split.first_second ? 8224 : 0;  // part 0 may be the second of its block
+            const int own_end = own_first + own_rows;
             #pragma unroll 1
-            for (int r = warp; r < rows; r += 4) {
+            for (int r = own_first + warp; r < own_end; r += 4) {
               float all = -kInfinity, inverse = 0.0f, weight = 0.0f;  // of a row; lane i: weight of part i
               #pragma unroll 1
               for (int c = lane; c - lane < 128; c += 32) {
@@ -1473,17 +1516,17 @@ kiln_deepseek_mla_decode_fp8_rope_sm90a(const __grid_constant__ TensorMap k_map,
                   weight = rescale_factor(first, all, factor);
                 }
                 {
-                  const int row = r + 0;
+                  const int row = r;
                   const float row_top = __shfl_sync(0xffffffffu, all, 0);
                   const float row_inverse = __shfl_sync(0xffffffffu, inverse, 0);
                   float4 sum = make_float4(0.0f, 0.0f, 0.0f, 0.0f);
                   #pragma unroll
                   for (int i = 0; i < 16; ++i) {
-                    const float w = __shfl_sync(0xffffffffu, weight, 0 + i);
-                    sum.x += w * ahead[0 + i].x; sum.y += w * ahead[0 + i].y; sum.z += w * ahead[0 + i].z; sum.w += w * ahead[0 + i].w;
+                    const float w = __shfl_sync(0xffffffffu, weight, i);
+                    sum.x += w * ahead[i].x; sum.y += w * ahead[i].y; sum.z += w * ahead[i].z; sum.w += w * ahead[i].w;
                   }
-                  if (row < rows && c < 128) {
-                    #pragma unroll 8
+                  if (row < own_end && c < 128) {
+                    #pragma unroll 16
                     for (int i = 16; i < split.parts; ++i) {
                       const float* const other = parts + i * stride;
                       const float4 o = __ldcg((const float4*)(other + row * 512 + 4 * c));
@@ -1501,11 +1544,14 @@ kiln_deepseek_mla_decode_fp8_rope_sm90a(const __grid_constant__ TensorMap k_map,
               }
             }
           }
+          // the last block that knows leaves the counter as it was found
+          if (threadIdx.x == 0 && own_share[2] > 0 && (known_before >> 20 & kBlocks) == own_share[2] - 1) atomicExch(item_counters + s.item,
+              0);
         }
         if (same(s.sequence.seqlen_q > 1)) {
-          if (any_lane(odd) && lane == 0) *(int*)(smem_bytes + 201132) = 1;
+          if (any_lane(odd) && lane == 0) *(int*)(smem_bytes + 201140) = 1;
           named_barrier_sync(1, 128);
-          const int again = *(int*)(smem_bytes + 201132);
+          const int again = *(int*)(smem_bytes + 201140);
           // V of a key that is hidden from some of these rows and not from others, and is not finite: those rows again.
           if (same(again)) {
             const int its_s_m_block = s.m_block;
@@ -1517,8 +1563,9 @@ kiln_deepseek_mla_decode_fp8_rope_sm90a(const __grid_constant__ TensorMap k_map,
             const int its_s_batch = s.batch;
             const int its_s_sequence_seqlen_q = s.sequence.seqlen_q;
             const auto again = [=]() __attribute__((noinline)) {
-            const int lane_32 = (int)thread_id() & 31, row_begin = same(its_s_m_block * 16 + min(warp * ((rows + 3) / 4), rows)),
-                row_end = same(its_s_m_block * 16 + min((warp + 1) * ((rows + 3) / 4), rows));
+            const int lane_32 = (int)thread_id() & 31,
+                row_begin = same(its_s_m_block * 16 + own_first + min(warp * ((own_rows + 3) / 4), own_rows)),
+                row_end = same(its_s_m_block * 16 + own_first + min((warp + 1) * ((own_rows + 3) / 4), own_rows));
             // the last key past some row's end, and the first one before some row's first, with a V that is not finite
             int highest = -1, lowest = 0x7fffffff;
             {
@@ -1618,7 +1665,7 @@ kiln_deepseek_mla_decode_fp8_rope_sm90a(const __grid_constant__ TensorMap k_map,
           }
           if (same(again)) {
             named_barrier_sync(1, 128);
-            if (thread_id() == 0) *(int*)(smem_bytes + 201132) = 0;
+            if (thread_id() == 0) *(int*)(smem_bytes + 201140) = 0;
           }
         }
       }

@@ -9,7 +9,7 @@
 //    222208 ..  222976  kept       numbers of the item at hand, each warp's
 //    222976 ..  223136  mbar       K, V and cell rings
 //    223136 ..  223144  cells      cells handed to the consumers
-//    223144 ..  223160  flag       arrivals at the item before this block
+//    223144 ..  223160  flag       this block's share of an item's parts
 //
 // Regenerate: kiln generate deepseek_mla_decode_rope_separate_sm90a.json --out .
 // Compile: nvcc -gencode=arch=compute_90a,code=sm_90a -cubin deepseek_mla_decode_rope_separate_sm90a.cu
@@ -205,6 +205,35 @@ __device__ __forceinline__ int load_acquire(const int* at) {
   int value;
   asm volatile("ld.acquire.gpu.global.s32 %0, [%1];" : "=r"(value) : "l"(at) : "memory");
   return value;
+}
+
+// Which part of an item's sum is this block's, whose own part is there (one thread of it). The blocks that have nothing
+// else to do (`waits`) wait for the others for a bounded number of looks, so that no block depends on another's being
+// resident, and share the sum. Where fewer than two wait, or one gave up, the last to arrive has all of it.
+// The counter has fields of ten bits: blocks that arrived; those of them that wait; waiting ones that have seen all. Above
+// them: a waiting one gave up. The last to know leaves it as it was found.
+constexpr int kWaiting = 1 << 10, kKnowing = 1 << 20, kGaveUp = 1 << 30, kBlocks = (1 << 10) - 1;
+// `own`: the number of this block's share, or -1; shares; blocks that wait if this is one of them, else 0.
+__device__ __forceinline__ void share_parts(int* counter, int parts, bool waits, int* own) {
+  const int mine = waits ? kWaiting + 1 : 1, before = atomic_add_acq_rel(counter, mine);
+  int seen = before + mine;
+#pragma unroll 1
+  for (int look = 0; waits && (seen & kBlocks) < parts && look < 96; ++look) {
+    __nanosleep(64);
+    seen = load_acquire(counter);
+  }
+#pragma unroll 1
+  while (waits && (seen & kBlocks) < parts) {
+    waits = atomicCAS(counter, seen, seen - kWaiting | kGaveUp) != seen;
+    seen = load_acquire(counter);
+  }
+  const bool last = (before & kBlocks) == parts - 1;
+  const int waiting = seen >> 10 & kBlocks;
+  const bool together = waiting > 1 && (seen & kGaveUp) == 0;
+  own[0] = together && waits ? before >> 10 & kBlocks : !together && last ? 0 : -1;
+  own[1] = together ? waiting : 1;
+  own[2] = waits ? waiting : 0;
+  if (last && waiting == 0) atomicExch(counter, 0);
 }
 
 // 16 bytes from global to shared memory, on their way when the thread goes on.
@@ -532,7 +561,7 @@ kiln_deepseek_mla_decode_rope_separate_sm90a(const __grid_constant__ TensorMap k
     mbarrier_init(mbar_k_empty + 16, 8);
     mbarrier_init(mbar_k_empty + 24, 8);
     fence_mbarrier_init();
-    *(int*)(smem_bytes + 223152) = 0;
+    *(int*)(smem_bytes + 223156) = 0;
   }
   __syncthreads();
 
@@ -629,7 +658,7 @@ kiln_deepseek_mla_decode_rope_separate_sm90a(const __grid_constant__ TensorMap k
     const u32 q_desc = (smem_q >> 4) | 0x10000u;
     const u32 k_desc = (smem_k >> 4) | 0x10000u;
     const u32 v_desc = (smem_v >> 4) | 0x2000000u;
-    int* const arrivals_before = (int*)(smem_bytes + 223144);
+    int* const own_share = (int*)(smem_bytes + 223144);
     u32 k_stage = 0;
     u32 k_phase = 0;
     u32 v_stage = 0;
@@ -2371,35 +2400,24 @@ kiln_deepseek_mla_decode_rope_separate_sm90a(const __grid_constant__ TensorMap k
         if (half == 0 && (lane & 3) == 0) *(float2*)(part + 32784 + 2 * (16 * warp + (lane >> 2))) = make_float2(row_max_1, row_sum_1);
         named_barrier_sync(1, 256);
         const Split split = split_of(range, s);
-        if (threadIdx.x == 0) {
-          int* const counter = item_counters + s.item;
-          int seen = atomic_add_acq_rel(counter, 1) + 1 & 0x3ff;
-          // with nothing left to do, a while for the other parts
-          #pragma unroll 1
-          for (int look = 0; range.position >= range.end && seen < split.parts && look < 96; ++look) {
-            __nanosleep(64);
-            seen = load_acquire(counter) & 0x3ff;
-          }
-          *arrivals_before = seen;
-        }
+        const bool waits = range.position >= range.end;
+        if (threadIdx.x == 0) share_parts(item_counters + s.item, split.parts, waits, own_share);
         named_barrier_sync(1, 256);
-        if (*arrivals_before == split.parts) {
-          // all parts are there: slices of units, to whoever claims them
+        const int share = own_share[0], shares = own_share[1];
+        if (share >= 0) {
+          // all parts are there: this block has units 256 / shares * share ..., rows eight by eight
           const long long stride = problem.team_heads * 2ll * 32896;
           const float* const parts = workspace + (split.first_cell * problem.team_heads + (int)block_id() % problem.team_heads) * 2ll
               * 32896;
           const int shift = split.first_second ? 32896 : 0;  // part 0 may be the second of its block
           const int thread = thread_here(), lane = thread % 32;
-          int slices = 2;
-          while (2 * slices <= min(split.parts, 64)) slices *= 2;
-          const int slice_units = 256 / slices, row_groups = max(8 / slices, 1);
+          const int each = (255 + shares) / shares, own_end = min((share + 1) * each, 256);
+          const int units_at_once = (split.parts <= 8 ? 4 : 1) * 32;
           float* const weights = (float*)(smem_bytes + 147456);  // where Q was
           #pragma unroll 1
-          for (;;) {
-            if (threadIdx.x == 0) arrivals_before[1] = (u32)atomicAdd(item_counters + s.item, 1024) / 1024 & 0x7ff;
-            named_barrier_sync(1, 256);
-            const int begin = arrivals_before[1] * slice_units, end = begin + slice_units;
-            if (begin >= 256) break;
+          for (int begin = share * each, end; begin < own_end; begin = end) {
+            end = min(begin / 32 * 32 + units_at_once, own_end);
+            const int row_groups = (end - 1) / 32 - begin / 32 + 1;
             // weights of the parts of each row: of up to 8 parts four rows a warp at once
             const int width = split.parts <= 8 ? 8 : 32, of_row = lane % width, rows_each = 32 / width;
             #pragma unroll 1
@@ -2432,7 +2450,7 @@ kiln_deepseek_mla_decode_rope_separate_sm90a(const __grid_constant__ TensorMap k
                 const int packed = s.m_block * 64 + row, head = s.kv_head * group + packed % group;
                 const float top = all * (factor * 0.693147181f), sum = total;
                 inverse = sum != 0.0f ? 1.0f / sum : 0.0f;
-                if (of_row == 0 && begin % 32 == 0 && row < rows) lse[(long long)head * total_q + s.sequence.q_start
+                if (of_row == 0 && row / 8 * 32 >= begin && row < rows) lse[(long long)head * total_q + s.sequence.q_start
                     + packed / group] = sum != 0.0f ? top + log2_approx(sum) * 0.693147181f : -kInfinity;
               }
               #pragma unroll
@@ -2572,23 +2590,27 @@ kiln_deepseek_mla_decode_rope_separate_sm90a(const __grid_constant__ TensorMap k
                 }
               }
             }
-            if (any_lane(odd) && lane == 0) atomicOr((u32*)item_counters + s.item, 0x80000000u);
-            named_barrier_sync(1, 256);  // every thread knows its slice and has read its weights
+            named_barrier_sync(1, 256);  // the weights have been read
           }
         }
-        // the last block that is done leaves the counter as it was found, and looks after odd rows
-        odd = false;
-        if (threadIdx.x == 0) {
-          const int before = atomic_add_acq_rel(item_counters + s.item, 2097152);
-          const bool last = ((u32)before / 2097152u & 0x3ffu) == split.parts - 1u;
-          if (last) atomicExch(item_counters + s.item, 0);
-          odd = last && before < 0;
+        // one block that adds up alone and has not waited looks after its odd rows itself
+        if (own_share[2] > 0) {
+          if (any_lane(odd) && thread_here() % 32 == 0) atomicOr((u32*)item_counters + s.item, 0x80000000u);
+          named_barrier_sync(1, 256);
+          // the last block that is done leaves the counter as it was found, and looks after odd rows
+          odd = false;
+          if (threadIdx.x == 0) {
+            const int before = atomic_add_acq_rel(item_counters + s.item, kKnowing);
+            const bool last = (before >> 20 & kBlocks) == own_share[2] - 1;
+            if (last) atomicExch(item_counters + s.item, 0);
+            odd = last && before < 0;
+          }
         }
       }
       if (same(s.sequence.seqlen_q > 1)) {
-        if (any_lane(odd) && lane == 0) *(int*)(smem_bytes + 223152) = 1;
+        if (any_lane(odd) && lane == 0) *(int*)(smem_bytes + 223156) = 1;
         named_barrier_sync(1, 256);
-        const int again = *(int*)(smem_bytes + 223152);
+        const int again = *(int*)(smem_bytes + 223156);
         // V of a key that is hidden from some of these rows and not from others, and is not finite: those rows again.
         if (same(again)) {
           const int its_s_m_block = s.m_block;
@@ -2701,7 +2723,7 @@ kiln_deepseek_mla_decode_rope_separate_sm90a(const __grid_constant__ TensorMap k
         }
         if (same(again)) {
           named_barrier_sync(1, 256);
-          if (thread_id() == 0) *(int*)(smem_bytes + 223152) = 0;
+          if (thread_id() == 0) *(int*)(smem_bytes + 223156) = 0;
         }
       }
     }

@@ -57,6 +57,10 @@ std::vector<LadderCase> boundary_cases(const Config& resolved, bool small) {
   return cases;
 }
 
+std::vector<LadderCase> divided_case(const Config& resolved) {
+  return {{8, kDividedSms * resolved.BN.value_or(64) + 3}};
+}
+
 namespace {
 
 ProblemShape shape_of(const Config& resolved, const std::vector<LadderCase>& cases, std::int64_t heads_q) {

@@ -27,6 +27,11 @@ struct LadderCase {
 /// square, but under left padding.
 std::vector<LadderCase> boundary_cases(const Config& resolved, bool small);
 
+/// One request whose keys are split among many blocks, for kernels that split them: several rows, so that blocks share the
+/// sum of the parts. Multiprocessors for a block a tile.
+std::vector<LadderCase> divided_case(const Config& resolved);
+inline constexpr int kDividedSms = 18;
+
 /// Cases as one problem with its reference, made once and run any number of times.
 struct PosedCases {
   Workload work;

@@ -144,6 +144,8 @@ class ExerciseList {
       many.push_back({1, bn_ + 5});
       add(many, 1);
       out_.back().runs.resize(1);
+      add(divided_case(config_), 1);
+      for (EmulatorOptions& run : out_.back().runs) run.num_sms = kDividedSms;
     }
     const auto tiles = plan_.schedule().dealt_from_tiles();
     if (tiles <= 0) return;

@@ -71,10 +71,8 @@ class Consumer {
   virtual void emit_staging_free(Writer&) const {}
   /// O, maxima and sums to `part`.
   virtual void emit_part(Writer& w) const = 0;
-  virtual void emit_arrival(Writer& w) const;
-  virtual void emit_combine(Writer& w) const;
-  /// Rows of a warp that are added up at once.
-  virtual int combined_rows() const { return 1; }
+  /// All parts are added up, by one block or several (row_sums.cpp).
+  virtual void emit_sum_of_parts(Writer& w) const;
 
   // Pieces of the above.
   void emit_item(Writer& w) const;
@@ -217,7 +215,6 @@ class RowsOnM : public Consumer {
   void emit_chunk(Writer& w, int qk) const override;
   void emit_before_zeros(Writer& w) const override;
   void emit_after_zeros(Writer& w) const override;
-  int combined_rows() const override { return 4; }
   /// Which threads write log-sum-exps, a condition; where a warpgroup's columns begin: of O, of V, of the staging rows.
   virtual std::string writer() const { return "(lane & 3) == 0 && "; }
   virtual std::string first_column() const { return ""; }
@@ -241,9 +238,8 @@ class TwoWarpgroups : public RowsOnM {
   virtual void emit_first_turn(Writer& w) const;
   void emit_staged(Writer& w) const override;
   void emit_staging_free(Writer& w) const override;
-  void emit_part(Writer& w) const override { emit_shared_part(w, p_); }
-  void emit_arrival(Writer& w) const override { emit_shared_arrival(w, p_); }
-  void emit_combine(Writer& w) const override { emit_shared_combine(w, parts_); }
+  void emit_part(Writer& w) const override { emit_unit_part(w, p_); }
+  void emit_sum_of_parts(Writer& w) const override { emit_unit_sums(w, parts_); }
   std::string writer() const override { return "half == 0 && (lane & 3) == 0 && "; }
   std::string first_column() const override { return fmt::format("half * {} + ", p_.ov_columns()); }
   std::string v_columns() const override {

@@ -86,7 +86,7 @@ Prelude prelude_of(const Parts& parts, const Consumer& consumer) {
        {"types", "smem_address", "mbarrier_init", "fence_mbarrier_init", "mbarrier_expect_tx",
         "mbarrier_arrive", "mbarrier_wait", "named_barrier", "prefetch_tensor_map", "tma_load",
         "tma_prefetch", "dependent_launch", "fence_proxy_async", "zero_16_bytes", "copy_16_bytes",
-        "exp2_approx", "rcp_approx", "row_base", "atomic_add_acq_rel"})
+        "exp2_approx", "rcp_approx", "row_base"})
     prelude.use(section);
   prelude.use(pack_name(p.math));
   if (p.k_fold > 1 || p.v_fold > 1) prelude.use("tma_load_5d"), prelude.use("tma_prefetch_5d");
@@ -96,6 +96,7 @@ Prelude prelude_of(const Parts& parts, const Consumer& consumer) {
   p.modifier->use(prelude);
   p.hidden.use(prelude);
   p.stream->use(prelude);
+  if (p.shares_parts()) prelude.use("share_parts");
   consumer.use(prelude);
   return prelude;
 }

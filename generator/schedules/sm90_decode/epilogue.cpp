@@ -3,8 +3,8 @@
 //
 //   part: O' not yet divided by the sum, [BM][ov] floats, then (maximum, sum) of each row
 //
-// in its workspace and arrives at the item's counter; the last one to arrive adds all parts up, in their
-// order, or all that are free do (shared_combine.cpp).
+// in its workspace and arrives at the item's counter. Parts are added up in their order by the last block to arrive, or
+// by all that have nothing else to do, each some of the rows (row_sums.cpp) or of the columns, too (unit_sums.cpp).
 #include "generator/emit/output_elements.hpp"
 #include "generator/schedules/sm90_decode/consumer.hpp"
 
@@ -67,131 +67,9 @@ std::string output_address(const DecodePlan& p) {
       p.separate ? "(long long)s.part * total_q + " : "");
 }
 
-namespace {
-
-constexpr int kAhead = 16;  // parts in flight at once: one way to L2 and back for most items
-
-void emit_add_weighted(Writer& w, const std::string& o) {
-  w.line("sum.x += w * {0}.x; sum.y += w * {0}.y; sum.z += w * {0}.z; sum.w += w * {0}.w;", o);
-}
-
-/// Four columns of a row, from `sum`.
-void emit_store_sum(Writer& w, const DecodePlan& p) {
-  p.hidden.emit_look_at(w, "sum");
-  w.line("const int packed = s.m_block * {} + row;", p.BM);
-  w.line("{}", store_four(*p.config.out_dtype, output_address(p) + " + 4 * c", "sum.x * row_inverse",
-                          "sum.y * row_inverse", "sum.z * row_inverse", "sum.w * row_inverse"));
-}
-
-/// How the block that adds up parts shares rows among lanes: many rows go four to a warp at once, so that their loads
-/// and shuffles overlap.
-struct Combine {
-  const Parts& parts;
-  int at_once = 1;
-  const DecodePlan& p = parts.plan;
-  int quads = p.ov_depth / 4, lanes = 32 / at_once;
-  int in_flight = at_once > 1 ? 2 * kAhead : kAhead, ahead = in_flight / at_once;
-
-  /// `many` where a warp has several rows, filled with the lanes of one.
-  std::string rows(const char* many, const char* one = "") const {
-    return at_once > 1 ? fmt::format(fmt::runtime(many), lanes) : one;
-  }
-};
-
-void emit_first_parts(Writer& w, const Combine& c) {
-  w.comment("the first parts are on their way while the rows' maxima are found");
-  w.line("float4 ahead[{}];", c.in_flight);
-  w.line("#pragma unroll");
-  w.open("for (int j = 0; j < {}; ++j)", c.in_flight);
-  w.line("const int i = j % {0}, row = r + j / {0};", c.ahead);
-  w.line("ahead[j] = make_float4(0.0f, 0.0f, 0.0f, 0.0f);");
-  w.line("if (i < split.parts{}{}) ahead[j] = __ldcg((const float4*)({} + row * {} + 4 * c));",
-         c.rows(" && row < rows"), c.quads % 32 != 0 ? fmt::format(" && c < {}", c.quads) : "",
-         part_of_item("i"), c.p.padded_ov());
-  w.close();
-}
-
-/// Maximum and sum of a row over all parts, and the weight of each of the first.
-void emit_row_weights(Writer& w, const Combine& c) {
-  w.open("if (c == lane)");
-  w.comment("maximum and sum of a row over all parts: a part a lane");
-  w.line("const int row = {};", c.rows("min(r + lane / {}, rows - 1)", "r"));
-  w.line("float top = -kInfinity, sum = 0.0f, first = -kInfinity;");
-  w.line("#pragma unroll 1");
-  w.open("for (int i = lane % {0}; i < split.parts; i += {0})", c.lanes);
-  w.line("const float2 other = __ldcg((const float2*)({} + {} + 2 * row));", part_of_item("i"),
-         c.p.BM * c.p.padded_ov());
-  w.line("if (i < {}) first = other.x;", c.lanes);
-  w.line("const float higher = fmaxf(top, other.x);");
-  w.line(
-      "sum = sum * rescale_factor(top, higher, factor) + other.y * rescale_factor(other.x, higher, factor);");
-  w.line("top = higher;");
-  w.close();
-  w.line("all = top;");
-  w.line(
-      "for (int step = {}; step > 0; step /= 2) all = fmaxf(all, __shfl_xor_sync(0xffffffffu, all, step));",
-      c.lanes / 2);
-  w.line("sum *= rescale_factor(top, all, factor);");
-  w.line("for (int step = {}; step > 0; step /= 2) sum += __shfl_xor_sync(0xffffffffu, sum, step);",
-         c.lanes / 2);
-  w.line("const float total = sum;");
-  emit_finish_row(w, c.parts, "row", "all", "total", "inverse",
-                  c.rows("lane % {0} == 0 && r + lane / {0} < rows && ", "lane == 0 && "));
-  w.line("weight = rescale_factor(first, all, factor);");
-  w.close();
-}
-
-/// Row `g` of the warp's: its parts times their weights.
-void emit_weighted_row(Writer& w, const Combine& c, int g) {
-  w.open("");
-  w.line("const int row = r + {};", g);
-  w.line("const float row_top = __shfl_sync(0xffffffffu, all, {0});", g * c.lanes);
-  w.line("const float row_inverse = __shfl_sync(0xffffffffu, inverse, {0});", g * c.lanes);
-  w.line("float4 sum = make_float4(0.0f, 0.0f, 0.0f, 0.0f);");
-  w.line("#pragma unroll");
-  w.open("for (int i = 0; i < {}; ++i)", c.ahead);
-  w.line("const float w = __shfl_sync(0xffffffffu, weight, {} + i);", g * c.lanes);
-  emit_add_weighted(w, fmt::format("ahead[{} + i]", g * c.ahead));
-  w.close();
-  w.open("if (row < rows && c < {})", c.quads);
-  w.line("#pragma unroll 8");  // in registers
-  w.open("for (int i = {}; i < split.parts; ++i)", c.ahead);
-  w.line("const float* const other = parts + i * stride;");
-  w.line("const float4 o = __ldcg((const float4*)(other + row * {} + 4 * c));", c.p.padded_ov());
-  w.line("const float w = rescale_factor(__ldcg(other + {} + 2 * row), row_top, factor);",
-         c.p.BM * c.p.padded_ov());
-  emit_add_weighted(w, "o");
-  w.close();
-  emit_store_sum(w, c.p);
-  w.close();
-  w.close();
-}
-
-}  // namespace
-
-void Consumer::emit_combine(Writer& w) const {
-  w.open("if (*arrivals_before == split.parts - 1)");
-  const Combine c{parts_, combined_rows()};
-  w.comment("the last block of the item adds the parts up, in order, and leaves the counter as it was found");
-  w.line("if (threadIdx.x == 0) item_counters[s.item] = 0;");
-  p_.stream->emit_parts(w, p_.partial_floats());
-  w.line("#pragma unroll 1");
-  w.open("for (int r = {}{}; r < rows; r += {})", c.at_once > 1 ? fmt::format("{} * ", c.at_once) : "",
-         "warp", 4 * c.at_once);
-  w.line("float all = -kInfinity, inverse = 0.0f, weight = 0.0f;  // of a row; lane i: weight of part i{}",
-         c.rows(" % {0} of row r + i / {0}"));
-  w.line("#pragma unroll 1");
-  w.open("for (int c = lane; c - lane < {}; c += 32)", c.quads);
-  emit_first_parts(w, c);
-  emit_row_weights(w, c);
-  for (int g = 0; g < c.at_once; ++g) emit_weighted_row(w, c, g);
-  w.close();
-  w.close();
-  w.close();
-}
-
 void Consumer::emit_repair(Writer& w) const {
   HiddenValues::Packed packed{fmt::format("s.m_block * {}", p_.BM), 4 * p_.warpgroups, p_.BN};
+  if (p_.shares_rows()) packed.first += " + own_first", packed.rows = "own_rows";
   if (p_.warpgroups > 1) packed.warp = "((int)threadIdx.x / 32)";
   p_.hidden.emit_block_repair(w, p_.config, HiddenValues::names_of_item(p_.stream->aligned_rows()), packed,
                               p_.odd_flag(),
@@ -220,19 +98,13 @@ void Consumer::emit_whole(Writer& w) const {
   p_.o_floats() ? emit_floats(w) : emit_store_rows(w);
 }
 
-void Consumer::emit_arrival(Writer& w) const {
-  w.line("if (threadIdx.x == 0) *arrivals_before = atomic_add_acq_rel(item_counters + s.item, 1);");
-  sync(w);
-}
-
 void Consumer::emit_split(Writer& w) const {
   w.comment("this block's part");
   w.line("float* const part = {};", p_.stream->part(p_.partial_floats()));
   emit_part(w);
   sync(w);
   w.line("const Split split = split_of(range, s);");
-  emit_arrival(w);
-  emit_combine(w);
+  emit_sum_of_parts(w);
 }
 
 void Consumer::emit_epilogue(Writer& w) const {
@@ -240,6 +112,8 @@ void Consumer::emit_epilogue(Writer& w) const {
   emit_row_sums(w);
   w.banner("output");
   p_.hidden.emit_odd(w);
+  if (p_.hidden.on() && p_.shares_rows())
+    w.line("int own_first = 0, own_rows = rows;  // of O, that this block stores");
   w.open("if (s.whole)");
   emit_whole(w);
   if (p_.stream->splits()) {

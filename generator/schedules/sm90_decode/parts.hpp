@@ -153,9 +153,13 @@ void emit_finish_row(Writer& w, const Parts& parts, const std::string& row, cons
 std::string output_address(const DecodePlan& p);
 /// Where part `i` (an expression) of the item at hand begins, after StreamK::emit_parts.
 std::string part_of_item(const std::string& i);
-/// Parts that all blocks add up (sm90_decode/shared_combine.cpp): this one; it is there; and the rest.
-void emit_shared_part(Writer& w, const DecodePlan& p);
-void emit_shared_arrival(Writer& w, const DecodePlan& p);
-void emit_shared_combine(Writer& w, const Parts& parts);
+/// This block's part is there (row_sums.cpp): `share` of `shares` is what it adds up, -1 nothing; `worth` (a condition and
+/// " && ") says where waiting for others pays. It knows of the others; and is done with the item.
+void emit_share(Writer& w, const DecodePlan& p, const std::string& worth);
+void emit_know(Writer& w);
+void emit_leave(Writer& w);
+/// Parts as registers hold them (unit_sums.cpp): this one, and their sum by all blocks that have nothing else to do.
+void emit_unit_part(Writer& w, const DecodePlan& p);
+void emit_unit_sums(Writer& w, const Parts& parts);
 
 }  // namespace kiln::sm90

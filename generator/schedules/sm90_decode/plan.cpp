@@ -337,8 +337,7 @@ bool set_memory(DecodePlan& p, const Storage& s, const Refusals& refuse) {
   const int rings = p.k->ring().barrier_bytes() + p.v->ring().barrier_bytes() + p.cells.barrier_bytes();
   p.smem_barriers = p.smem.add("mbar", rings, 8, "K, V and cell rings");
   p.smem_cells = p.smem.add("cells", 8, 8, "cells handed to the consumers");
-  p.smem_flag = p.smem.add("flag", p.hidden.on() && p.shares_combine() ? 16 : 8, 8,
-                           "arrivals at the item before this block");
+  p.smem_flag = p.smem.add("flag", 16, 8, "this block's share of an item's parts");
   if (p.stages_at_launch()) add_rings();  // last: fewer stages leave the end out
   const int most = target_info(Target::sm_90a).smem_bytes;
   if (p.smem.bytes() <= most) return true;

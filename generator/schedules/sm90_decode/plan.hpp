@@ -79,8 +79,8 @@ struct DecodePlan {
     return smem.bytes() -
            (num_kv_stages - shared_stages) * (k->slot_bytes() + (v_in_k ? 0 : v->slot_bytes()));
   }
-  /// Whether some column of O is not finite. Parts that all blocks add up have the number of a slice beside theirs.
-  int smem_odd() const { return smem_flag + (shares_combine() ? 8 : 4); }
+  /// Whether some column of O is not finite: behind this block's share of a sum.
+  int smem_odd() const { return smem_flag + 12; }
   std::string odd_flag() const { return fmt::format("*(int*)(smem_bytes + {})", smem_odd()); }
   /// Rows of floats need no staging.
   bool o_floats() const { return *config.out_dtype == DType::f32; }
@@ -91,8 +91,9 @@ struct DecodePlan {
   int num_threads() const { return warpgroups > 1 ? 384 : consumer_threads() + 32 * producer_warps; }
   static constexpr int kKept = 24;  ///< numbers of a warp's item that wait in shared memory (seesaw)
   static constexpr int kProducerRegisters = 56, kConsumerRegisters = 224;
-  /// Parts are so long that one block would take too long to add them up.
-  bool shares_combine() const { return warpgroups > 1; }
+  /// Parts are added up by all blocks that have nothing else to do, unless they are results of their own.
+  bool shares_parts() const { return stream->splits(); }
+  bool shares_rows() const { return shares_parts() && warpgroups == 1; }
   /// `range` is worked out where the warps have the registers of their role: before, it would be kept in memory.
   bool range_by_role() const { return warpgroups > 1; }
   /// Columns of V and O of one warpgroup.

@@ -233,7 +233,7 @@ void TwoWarpgroups::emit_staging_free(Writer& w) const {
 void TwoWarpgroups::use(Prelude& prelude) const {
   RowsOnM::use(prelude);
   prelude.use("setmaxnreg");
-  if (p_.stream->splits()) prelude.use("load_acquire"), prelude.use("thread_here");
+  if (p_.stream->splits()) prelude.use("thread_here");
 }
 
 void Seesaw::emit_state(Writer& w) const {

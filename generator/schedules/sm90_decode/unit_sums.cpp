@@ -4,32 +4,25 @@
 // A part lies in the workspace as the registers hold it, 16 bytes a lane: a unit is what a warp stores at once, 8 rows
 // of 16 columns, and what a warp adds up at once. Behind the units are (maximum, sum) of each row.
 //
-// The counter of an item has three fields: blocks that left a part, slices of units that were claimed, and blocks that
-// are done with the item. A block whose range ends with the part waits for the others for a bounded number of looks,
-// so that no block depends on another's being resident; the last to arrive waits for nobody and claims whatever slices
-// are left. Who adds up a slice does not show in the result: parts are added in their order. The last block that is
-// done leaves the counter as it was found.
+// Each block that has nothing else to do has as many units, one after the other (share_parts in templates/sm90.cuh). Who
+// adds up a unit does not show in the result: parts are added in their order.
 #include "generator/emit/output_elements.hpp"
 #include "generator/schedules/sm90_decode/parts.hpp"
 
 namespace kiln::sm90 {
 namespace {
 
-constexpr int kLooks = 96;      ///< at a counter, 0.7 us each on a H200
-constexpr int kFieldBits = 10;  ///< arrivals; claims have one more, blocks done the rest
-constexpr int kClaims = 1 << kFieldBits, kDone = 1 << (2 * kFieldBits + 1);
-constexpr unsigned kOdd = 1u << 31;  ///< some column of O is not finite: one bit past the blocks done
+constexpr unsigned kOdd = 1u << 31;  ///< of the item's counter: some column of O is not finite
 constexpr int kInFlight = 16;        ///< loads of a lane at once
 constexpr int kFewParts = 8;
 constexpr int kAtOnce = 4;  ///< parts of a lane whose maxima are loaded at once
-constexpr int kMostSlices = 64;
 
 /// Units of 8 rows.
 int units_of_rows(const DecodePlan& p) {
   return p.padded_ov() / 16;
 }
 
-/// Weights of all parts for the slice's rows, divided by the rows' sums, to `weights`; and log-sum-exps. Of few parts
+/// Weights of all parts for the rows of the units from `begin` to `end`, divided by the rows' sums, to `weights`; and log-sum-exps. Of few parts
 /// a warp takes several rows at once.
 void emit_weights(Writer& w, const Parts& parts) {
   const DecodePlan& p = parts.plan;
@@ -69,7 +62,7 @@ void emit_weights(Writer& w, const Parts& parts) {
   w.line("for (int step = width / 2; step > 0; step /= 2) sum += __shfl_xor_sync(0xffffffffu, sum, step);");
   w.line("const float total = sum;");
   emit_finish_row(w, parts, "row", "all", "total", "inverse",
-                  fmt::format("of_row == 0 && begin % {} == 0 && ", units_of_rows(p)));
+                  fmt::format("of_row == 0 && row / 8 * {} >= begin && ", units_of_rows(p)));
   w.line("#pragma unroll");
   w.open("for (int j = 0; j < {}; ++j)", kAtOnce);
   w.line("const int i = of_row + width * j;");
@@ -85,7 +78,7 @@ void emit_weights(Writer& w, const Parts& parts) {
   w.line("named_barrier_sync(1, {});", p.consumer_threads());
 }
 
-/// The sums of the slice's units, `units` of them a warp at once; of each, `parts` are on their way at once.
+/// The sums of the units, `units` of them a warp at once; of each, `parts` are on their way at once.
 void emit_units(Writer& w, const DecodePlan& p, int units, int parts) {
   const int columns = units_of_rows(p), of_half = columns / 2;
   w.line("#pragma unroll 1");
@@ -154,16 +147,22 @@ void emit_sums(Writer& w, const DecodePlan& p) {
   w.close();
 }
 
-/// Rows of which some block found a column of O odd are computed again by the last block that is done: no other
-/// stores there any more.
-void emit_last_repairs(Writer& w) {
+/// Rows of which some block found a column of O odd are computed again by the last block that is done: no other stores
+/// there any more.
+void emit_last_repairs(Writer& w, const DecodePlan& p) {
+  w.comment("one block that adds up alone and has not waited looks after its odd rows itself");
+  w.open("if (own_share[2] > 0)");
+  w.line("if (any_lane(odd) && thread_here() % 32 == 0) atomicOr((u32*)item_counters + s.item, {:#x}u);",
+         kOdd);
+  w.line("named_barrier_sync(1, {});", p.consumer_threads());
   w.comment("the last block that is done leaves the counter as it was found, and looks after odd rows");
   w.line("odd = false;");
   w.open("if (threadIdx.x == 0)");
-  w.line("const int before = atomic_add_acq_rel(item_counters + s.item, {});", kDone);
-  w.line("const bool last = ((u32)before / {}u & {:#x}u) == split.parts - 1u;", kDone, kClaims - 1);
+  w.line("const int before = atomic_add_acq_rel(item_counters + s.item, kKnowing);");
+  w.line("const bool last = (before >> 20 & kBlocks) == own_share[2] - 1;");
   w.line("if (last) atomicExch(item_counters + s.item, 0);");
   w.line("odd = last && before < 0;");
+  w.close();
   w.close();
 }
 
@@ -173,7 +172,7 @@ std::string part_of_item(const std::string& i) {
   return fmt::format("parts + {0} * stride + ({0} == 0 ? shift : 0)", i);
 }
 
-void emit_shared_part(Writer& w, const DecodePlan& p) {
+void emit_unit_part(Writer& w, const DecodePlan& p) {
   const int units = units_of_rows(p);
   w.line("const int here = thread_here(), lane = here % 32, warp = here / 32 % 4;");
   w.line("float4* const at = (float4*)part + (half * 4 + warp) * {} + lane;", 32 * units);
@@ -188,56 +187,28 @@ void emit_shared_part(Writer& w, const DecodePlan& p) {
         p.BM * p.padded_ov() + 16 * h, h, h);
 }
 
-void emit_shared_arrival(Writer& w, const DecodePlan& p) {
-  const int arrivals = kClaims - 1;
-  w.open("if (threadIdx.x == 0)");
-  w.line("int* const counter = item_counters + s.item;");
-  w.line("int seen = atomic_add_acq_rel(counter, 1) + 1 & {:#x};", arrivals);
-  w.comment("with nothing left to do, a while for the other parts");
-  w.line("#pragma unroll 1");
-  w.open("for (int look = 0; range.position >= range.end && seen < split.parts && look < {}; ++look)",
-         kLooks);
-  w.line("__nanosleep(64);");
-  w.line("seen = load_acquire(counter) & {:#x};", arrivals);
-  w.close();
-  w.line("*arrivals_before = seen;");
-  w.close();
-  w.line("named_barrier_sync(1, {});", p.consumer_threads());
-}
-
-void emit_shared_combine(Writer& w, const Parts& parts) {
+void emit_unit_sums(Writer& w, const Parts& parts) {
   const DecodePlan& p = parts.plan;
-  const int units = 8 * units_of_rows(p);
-  w.open("if (*arrivals_before == split.parts)");
-  w.comment("all parts are there: slices of units, to whoever claims them");
+  const int columns = units_of_rows(p), units = 8 * columns;
+  emit_share(w, p, "");
+  if (!p.hidden.on()) emit_know(w);
+  w.open("if (share >= 0)");
+  w.comment("all parts are there: this block has units {} / shares * share ..., rows eight by eight", units);
   p.stream->emit_parts(w, p.partial_floats());
   w.line("const int thread = thread_here(), lane = thread % 32;");
-  w.line("int slices = 2;");
-  w.line("while (2 * slices <= min(split.parts, {})) slices *= 2;", kMostSlices);
-  w.line("const int slice_units = {} / slices, row_groups = max(8 / slices, 1);", units);
+  w.line("const int each = ({} + shares) / shares, own_end = min((share + 1) * each, {});", units - 1, units);
+  w.line("const int units_at_once = (split.parts <= {} ? 4 : 1) * {};", kFewParts, columns);
   w.line("float* const weights = (float*)(smem_bytes + {});  // where Q was", p.smem_q);
   w.line("#pragma unroll 1");
-  w.open("for (;;)");
-  w.line(
-      "if (threadIdx.x == 0) arrivals_before[1] = {2}atomicAdd(item_counters + s.item, {0}) / {0} & {1:#x};",
-      kClaims, 2 * kClaims - 1, p.hidden.on() ? "(u32)" : "");
-  w.line("named_barrier_sync(1, {});", p.consumer_threads());
-  w.line("const int begin = arrivals_before[1] * slice_units, end = begin + slice_units;");
-  w.line("if (begin >= {}) break;", units);
+  w.open("for (int begin = share * each, end; begin < own_end; begin = end)");
+  w.line("end = min(begin / {0} * {0} + units_at_once, own_end);", columns);
+  w.line("const int row_groups = (end - 1) / {0} - begin / {0} + 1;", columns);
   emit_weights(w, parts);
   emit_sums(w, p);
-  if (p.hidden.on())
-    w.line("if (any_lane(odd) && lane == 0) atomicOr((u32*)item_counters + s.item, {:#x}u);", kOdd);
-  w.line("named_barrier_sync(1, {});  // every thread knows its slice and has read its weights",
-         p.consumer_threads());
+  w.line("named_barrier_sync(1, {});  // the weights have been read", p.consumer_threads());
   w.close();
   w.close();
-  if (p.hidden.on()) return emit_last_repairs(w);
-  w.comment("the last block that is done leaves the counter as it was found");
-  w.line(
-      "if (threadIdx.x == 0 && (u32)atomicAdd(item_counters + s.item, {0}) / {0}u == split.parts - 1u) "
-      "atomicExch(item_counters + s.item, 0);",
-      kDone);
+  p.hidden.on() ? emit_last_repairs(w, p) : emit_leave(w);
 }
 
 }  // namespace kiln::sm90
