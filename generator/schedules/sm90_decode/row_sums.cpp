@@ -163,7 +163,9 @@ void emit_shares_of_rows(Writer& w, const RowSums& all) {
 }  // namespace
 
 void Consumer::emit_sum_of_parts(Writer& w) const {
-  emit_shares_of_rows(w, {parts_, p_.BM < 16 || p_.narrow ? 1 : p_.upright ? 8 : 4});
+  // Past 128 columns the state of a row group leaves too few registers (bench/NOTES.md 179).
+  const bool many = p_.BM >= 16 && !p_.narrow && p_.padded_ov() <= 128;
+  emit_shares_of_rows(w, {parts_, !many ? 1 : p_.upright ? 8 : 4});
 }
 
 void emit_share(Writer& w, const DecodePlan& p, const std::string& worth) {
