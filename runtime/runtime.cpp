@@ -106,6 +106,9 @@ class Runtime::Impl {
   std::shared_ptr<Device> open_device();
   KernelCompiler& compiler_for(const std::string& target);
   Binary run_compiler(KernelCompiler& compiler, const CompileJob& job);
+  CompileJob job_of(const KernelSource& source, const std::string& target) const {
+    return {source, target, options_.ptx_only && selector_.kind == "emulated" && target.starts_with("sm_")};
+  }
 
   RuntimeOptions options_;
   Logger logger_;
@@ -158,7 +161,7 @@ Binary Runtime::Impl::run_compiler(KernelCompiler& compiler, const CompileJob& j
 
 BinaryPtr Runtime::Impl::compile(const KernelSource& source, const std::string& target) {
   KernelCompiler& compiler = compiler_for(target);
-  const CompileJob job{source, target};
+  const CompileJob job = job_of(source, target);
   const Hash128 key = cache_key(job, compiler.identity(), compiler.options(job));
   BinaryPtr binary = cache_.impl().get(key, [&] { return run_compiler(compiler, job); });
   logger_.debug(
@@ -189,7 +192,7 @@ std::shared_ptr<Kernel> Runtime::Impl::load(const KernelSource& source) {
     // see.
     logger_.warn(std::string(error.what()) + "; compiling it anew");
     KernelCompiler& compiler = compiler_for(binary->target);
-    const CompileJob job{source, binary->target};
+    const CompileJob job = job_of(source, binary->target);
     cache_.impl().evict(cache_key(job, compiler.identity(), compiler.options(job)));
     binary = compile(source, binary->target);
     kernel = load_kernel(device, binary, source.manifest);

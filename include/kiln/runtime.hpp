@@ -42,6 +42,9 @@ struct RuntimeOptions {
   std::string device;  ///< auto | cuda[:n] | hip[:n] | emulated; empty: $KILN_DEVICE, else auto
   std::optional<std::string> cache_dir;  ///< unset: Cache::default_directory(); "": memory only
   EmulatorOptions emulator;
+  /// Of the device "emulated", said by name: NVIDIA kernels are compiled to PTX, which it runs, and no further. Takes
+  /// half the time; their Binary has no image, registers, spills or stack.
+  bool ptx_only = false;
   std::optional<LogLevel> log_level;                      ///< unset: $KILN_LOG, else warn
   std::function<void(LogLevel, const std::string&)> log;  ///< unset: standard error
 };

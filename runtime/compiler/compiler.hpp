@@ -17,6 +17,7 @@ namespace kiln {
 struct CompileJob {
   const KernelSource& source;
   std::string target;
+  bool ptx_only = false;  ///< of NVIDIA targets
 };
 
 /// Where several compilers serve a target, the one of the lowest rank makes the kernel.

@@ -109,6 +109,9 @@ std::string Nvrtc::identity() {
 }
 
 std::vector<std::string> Nvrtc::options(const CompileJob& job) const {
+  if (job.ptx_only)  // sm_90a: compute_90a
+    return {"--gpu-architecture=compute" + job.target.substr(job.target.find('_')), "--std=c++20",
+            "-lineinfo"};
   return {"--gpu-architecture=" + job.target, "--std=c++20", "-lineinfo", "--ptxas-options=-v"};
 }
 
@@ -149,13 +152,13 @@ Binary Nvrtc::compile(const CompileJob& job) {
   binary.target = job.target;
   binary.compiler = identity_;
   binary.ptx = program.ptx();
-  binary.image = program.cubin();
-  if (binary.image.empty() || binary.ptx.empty()) {
+  if (!job.ptx_only) binary.image = program.cubin();
+  if ((binary.image.empty() && !job.ptx_only) || binary.ptx.empty()) {
     throw Error(ErrorCode::compile, "NVRTC gave no program for " + manifest.name + ".cu\n" + binary.log);
   }
   binary.compile_ms =
       std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count();
-  read_ptxas_log(binary);
+  if (!job.ptx_only) read_ptxas_log(binary);
   check_expectations(binary, manifest);
   return binary;
 }

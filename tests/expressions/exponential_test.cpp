@@ -13,6 +13,7 @@
 #include <kiln/runtime.hpp>
 
 #include "generator/emit/prelude.hpp"
+#include "tests/emulated_options.hpp"
 #include "tests/runtime/support.hpp"
 
 using namespace kiln;
@@ -50,8 +51,7 @@ std::vector<std::byte> argument(T value) {
 
 /// An even number of values.
 std::vector<float> exponentials(std::vector<float> x) {
-  RuntimeOptions options;
-  options.device = "emulated";
+  RuntimeOptions options = test::emulated_options();
   options.cache_dir = "";
   Runtime runtime(options);
   const auto binary = runtime.compile(kernel_source());

@@ -20,6 +20,7 @@
 #include "generator/emit/prelude.hpp"
 #include "generator/expression/emit.hpp"
 #include "generator/systems/cdna/score_dialect.hpp"
+#include "tests/emulated_options.hpp"
 #include "tests/expressions/interval.hpp"
 #include "tests/expressions/random_expression.hpp"
 #include "tests/runtime/support.hpp"
@@ -203,8 +204,7 @@ std::optional<std::uint64_t> setting(const char* name) {
 }  // namespace
 
 TEST_CASE("random expressions: kernels and the reference agree with the language") {
-  RuntimeOptions options;
-  options.device = "emulated";
+  RuntimeOptions options = test::emulated_options();
   options.cache_dir = "";
   Runtime runtime(options);
   std::vector<std::string> targets = {"sm_80"};

@@ -10,6 +10,7 @@
 #include <limits>
 #include <nlohmann/json.hpp>
 
+#include "tests/emulated_options.hpp"
 #include "workbench/problem/rounding.hpp"
 #include "workbench/reference/check.hpp"
 #include "workbench/verify/runner.hpp"
@@ -21,11 +22,7 @@ namespace {
 constexpr float kNaN = std::numeric_limits<float>::quiet_NaN();
 
 Runtime& emulated() {
-  static Runtime runtime([] {
-    RuntimeOptions options;
-    options.device = "emulated";
-    return options;
-  }());
+  static Runtime runtime(test::emulated_options());
   return runtime;
 }
 

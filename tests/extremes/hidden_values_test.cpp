@@ -10,6 +10,7 @@
 #include <span>
 
 #include "generator/schedules/schedule.hpp"
+#include "tests/emulated_options.hpp"
 #include "workbench/reference/check.hpp"
 #include "workbench/verify/runner.hpp"
 
@@ -20,11 +21,7 @@ namespace {
 constexpr float kNaN = std::numeric_limits<float>::quiet_NaN();
 
 Runtime& emulated() {
-  static Runtime runtime([] {
-    RuntimeOptions options;
-    options.device = "emulated";
-    return options;
-  }());
+  static Runtime runtime(test::emulated_options());
   return runtime;
 }
 

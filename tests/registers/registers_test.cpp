@@ -6,17 +6,23 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
-#include "tests/serving/emulated.hpp"
-
 using namespace kiln;
-using kiln::test::emulated;
 
 namespace {
+
+Runtime& runtime() {
+  static Runtime runtime([] {
+    RuntimeOptions options;
+    options.device = "emulated";  // compiles for every target
+    return options;
+  }());
+  return runtime;
+}
 
 void check_no_spills(nlohmann::ordered_json config, const char* more) {
   config.update(nlohmann::ordered_json::parse(more));
   CAPTURE(config.dump());
-  const auto binary = emulated().compile(generate(make_plan(parse_config(config.dump(), "test"))));
+  const auto binary = runtime().compile(generate(make_plan(parse_config(config.dump(), "test"))));
   CHECK(binary->spill_bytes == 0);
   CHECK(binary->warnings.empty());
 }

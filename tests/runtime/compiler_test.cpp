@@ -31,6 +31,29 @@ TEST_CASE("a compile gives PTX with line tables, a cubin and the resources") {
   CHECK(runtime.compile(tiny_source(7))->cache == CacheState::memory);
 }
 
+TEST_CASE("the emulated device asks for PTX alone, which is that of a whole compile") {
+  const Scratch scratch;
+  const RuntimeOptions whole = quiet(scratch / "cache");
+  RuntimeOptions ptx_only = whole;
+  ptx_only.ptx_only = true;
+  const auto a = Runtime(whole).compile(tiny_source(7)), b = Runtime(ptx_only).compile(tiny_source(7));
+  CHECK(b->cache == CacheState::miss);
+  CHECK(b->key != a->key);
+  CHECK(b->ptx == a->ptx);
+  CHECK(b->image.empty());
+  CHECK(b->registers == 0);
+  CHECK(b->warnings.empty());
+  CHECK(b->target == "sm_90a");
+  CHECK(Runtime(ptx_only).compile(tiny_source(7))->cache == CacheState::disk);
+  // What the PTX lacks is a warning all the same.
+  KernelSource lacking = tiny_source(8);
+  lacking.manifest.expectations.push_back({"wgmma.mma_async", 1});
+  CHECK(Runtime(ptx_only).compile(lacking)->warnings.size() == 1);
+  // Without the device said by name, machine code: a GPU may be there.
+  ptx_only.device = "auto";
+  CHECK_FALSE(Runtime(ptx_only).compile(tiny_source(7))->image.empty());
+}
+
 TEST_CASE("a refused source is an error with the compiler's words and a kept copy") {
   const Scratch scratch;
   Runtime runtime(quiet(scratch / "cache"));

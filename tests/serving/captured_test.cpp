@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "generator/systems/score_mod.hpp"
+#include "tests/emulated_options.hpp"
 #include "workbench/reference/check.hpp"
 #include "workbench/verify/runner.hpp"
 
@@ -14,11 +15,7 @@ using namespace kiln;
 namespace {
 
 Runtime& emulated() {
-  static Runtime runtime([] {
-    RuntimeOptions options;
-    options.device = "emulated";
-    return options;
-  }());
+  static Runtime runtime(test::emulated_options());
   return runtime;
 }
 

@@ -9,6 +9,7 @@
 #include <random>
 
 #include "generator/systems/stream_k.hpp"
+#include "tests/emulated_options.hpp"
 
 using namespace kiln;
 
@@ -76,9 +77,7 @@ TEST_CASE("every tile is taken once, in even shares") {
 }
 
 TEST_CASE("the kernel's own plan is the same") {
-  RuntimeOptions options;
-  options.device = "emulated";
-  Runtime runtime(options);
+  Runtime runtime(test::emulated_options());
   using Mask = MaskConfig::Kind;
   for (const auto& [mask, kind, size, split, parts] :
        {std::tuple{"\"none\"", Mask::none, 0, true, 1},

@@ -6,14 +6,12 @@
 #include <span>
 #include <vector>
 
+#include "tests/emulated_options.hpp"
+
 namespace kiln::test {
 
 inline Runtime& emulated() {
-  static Runtime runtime([] {
-    RuntimeOptions options;
-    options.device = "emulated";
-    return options;
-  }());
+  static Runtime runtime(emulated_options());
   return runtime;
 }
 

@@ -6,6 +6,8 @@
 #include <map>
 #include <random>
 
+#include "tests/emulated_options.hpp"
+
 using namespace kiln;
 
 namespace {
@@ -172,9 +174,7 @@ TEST_CASE("misuse has one clear line") {
 }
 
 TEST_CASE("page tables of a batch, on host and device") {
-  RuntimeOptions options;
-  options.device = "emulated";
-  Runtime runtime(options);
+  Runtime runtime(test::emulated_options());
   PageAllocator pages(10, 16);
   const auto a = pages.create(), b = pages.create();
   pages.append(a, 33);

@@ -1,0 +1,19 @@
+// How test programs open the emulated device.
+#pragma once
+
+#include <cstdlib>
+
+#include <kiln/runtime.hpp>
+
+namespace kiln::test {
+
+/// With KILN_TEST_PTX_ONLY (scripts/test.sh without --all) kernels are compiled no further than they need to run, so
+/// checks of spills and warnings hold by themselves.
+inline RuntimeOptions emulated_options() {
+  RuntimeOptions options;
+  options.device = "emulated";
+  options.ptx_only = std::getenv("KILN_TEST_PTX_ONLY") != nullptr;
+  return options;
+}
+
+}  // namespace kiln::test
