@@ -47,6 +47,20 @@ __device__ __forceinline__ u32 narrow(float x) {
 }
 //@ end
 
+//@ section powers
+// Of 32 elements with this largest magnitude: the exponent of a power of two (UE8M0) less that of 256, and its value.
+__device__ __forceinline__ u32 power_byte(float largest) { return (u32)max((int)(__float_as_uint(largest) >> 23) - 8, 0); }
+__device__ __forceinline__ float power_value(u32 byte) { return __uint_as_float(max(byte << 23, 0x400000u)); }
+
+//@ section fours
+// The value of a positive E4M3, and the nearest E2M1, halves to even, within 6; NaN is 6.
+__device__ __forceinline__ float e4m3_value(u32 byte) { return __uint_as_float(byte << 20) * 1.329227995784916e36f; }
+__device__ __forceinline__ u32 narrow_to_four(float x) {
+  const float m = fabsf(x);
+  const u32 code = !(m <= 0.25f) + !(m < 0.75f) + !(m <= 1.25f) + !(m < 1.75f) + !(m <= 2.5f) + !(m < 3.5f) + !(m <= 5.0f);
+  return code | (x == x ? __float_as_uint(x) >> 28 & 8u : 0u);
+}
+
 //@ section kernel
 extern "C" __global__ void __launch_bounds__(${threads})
 ${entry}(${parameters}) {
@@ -85,7 +99,7 @@ ${entry}(${parameters}) {
 #pragma unroll
   for (int i = 0; i < ${steps}; ++i) low[i] = widen((u16)pair[i]), high[i] = widen((u16)(pair[i] >> 16));
 //@ if finds_scales
-  float scale[${scales}];  // of ${group} elements each: their largest magnitude is the largest that ${dtype} holds
+  float scale[${scales}];  // of ${group} elements each: ${note}
 #pragma unroll
   for (int g = 0; g < ${scales}; ++g) {
     float largest = 0.0f;
@@ -95,15 +109,16 @@ ${entry}(${parameters}) {
 #pragma unroll
     for (int step = 1; step < ${lanes_per_scale}; step *= 2)
       largest = fmaxf(largest, __shfl_xor_sync(0xffffffffu, largest, step));
-    scale[g] = largest > 0.0f ? largest / ${top} : 1.0f;
-//@ if halves
-    const int index = 2 * g + lane / 16;
-    if (lane % 16 == 0 && index < ${groups})
+    const ${stored_type} stored = ${stored_scale};
+    scale[g] = ${scale};
+//@ if parts
+    const int index = ${parts} * g + lane / ${lanes_per_scale};
+    if (lane % ${lanes_per_scale} == 0 && index < ${groups})
 //@ else
     const int index = g;
     if (lane == 0)
 //@ end
-      ${name}_scale[page * ${name}_scale_stride_page + ${scale_of_row} + index] = scale[g];
+      ${name}_scale[page * ${name}_scale_stride_page + ${scale_of_row} + index] = ${as_stored};
   }
 //@ end
 //@ if given_scale
@@ -112,8 +127,14 @@ ${entry}(${parameters}) {
 #pragma unroll
   for (int i = 0; i < ${steps}; ++i) {
     const int column = 64 * i + 2 * lane;
+//@ if fours
+    const float own = scale[i / ${steps_per_scale}];
+    const u32 two = own != 0.0f ? narrow_to_four(low[i] / own) | narrow_to_four(high[i] / own) << 4 : 0u;
+    ${if_in_row}to[column / 2] = (u8)two;
+//@ else
     const u32 bytes = narrow(low[i]${by_scale}) | narrow(high[i]${by_scale}) << 8;
     ${if_in_row}*(u16*)(to + column) = (u16)bytes;
+//@ end
   }
 //@ else
 #pragma unroll

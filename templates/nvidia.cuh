@@ -70,6 +70,21 @@ __device__ __forceinline__ bool finite_floats(const float* at, int count) {
   return finite;
 }
 
+//@ section ue8m0_value needs types
+// The low byte, a power of two as UE8M0: the exponent of a float, whose 0 stands for 2^-127.
+__device__ __forceinline__ float ue8m0_value(u32 x) {
+  const u32 byte = x & 0xffu;
+  return __uint_as_float(byte == 0xffu ? 0x7fffffffu : max(byte << 23, 0x400000u));
+}
+
+//@ section finite_ue8m0
+// Whether `count` scales leave every E4M3 finite as a float: 448 times 2^119 does.
+__device__ __forceinline__ bool finite_ue8m0(const unsigned char* at, int count) {
+  bool finite = true;
+  for (int i = 0; i < count; ++i) finite &= at[i] <= 246;
+  return finite;
+}
+
 //@ section bytes_fp8 needs types finite_floats byte_type
 // Two neighbouring E4M3, and whether those of `count` registers are all finite. Sign, exponent and fraction go where a
 // float has them; 2^120 lies between the two biases.
@@ -84,6 +99,22 @@ __device__ __forceinline__ bool finite_bytes(const u32* at, int count) {
   for (int i = 0; i < count; ++i) finite &= (((at[i] & 0x7f7f7f7fu) + 0x01010101u) & 0x80808080u) == 0u;
   return finite;
 }
+
+//@ section finite_e4m3
+__device__ __forceinline__ bool finite_e4m3(const unsigned char* at, int count) {
+  bool finite = true;
+  for (int i = 0; i < count; ++i) finite &= (at[i] & 0x7f) != 0x7f;
+  return finite;
+}
+
+//@ section nibbles_e2m1 needs types
+// Two neighbouring E2M1.
+__device__ __forceinline__ float low_nibble(u32 two) {
+  const u32 magnitude = two & 7u;
+  const float number = magnitude < 2u ? 0.5f * (float)magnitude : __uint_as_float((magnitude << 22) + (126u << 23));
+  return (two & 8u) != 0u ? -number : number;
+}
+__device__ __forceinline__ float high_nibble(u32 two) { return low_nibble(two >> 4); }
 
 //@ section bytes_int8 needs types finite_floats byte_type
 // Two neighbouring INT8.

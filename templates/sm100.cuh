@@ -195,3 +195,33 @@ __device__ __forceinline__ void exp2_pair_fma(float& x, float& y) {
 
 //@ section store_shared_float needs types
 __device__ __forceinline__ void store_shared_float(u32 at, float x) { asm volatile("st.shared.f32 [%0], %1;" ::"r"(at), "f"(x) : "memory"); }
+
+//@ section e4m3_to_bf16 needs e4m3_to_fp16 pack_bf16
+// The two lower bytes of a word, E4M3 numbers, times a scale as two BF16.
+__device__ __forceinline__ u32 two_to_bf16(u32 word, float scale) {
+  float low, high;
+  asm("{ .reg .b16 lo, hi; mov.b32 {lo, hi}, %2; cvt.f32.f16 %0, lo; cvt.f32.f16 %1, hi; }"
+      : "=f"(low), "=f"(high)
+      : "r"(narrow_to_fp16(word)));
+  return pack_bf16(low * scale, high * scale);
+}
+__device__ __forceinline__ uint4 eight_to_bf16(u32 x, u32 y, float scale) {
+  return make_uint4(two_to_bf16(x, scale), two_to_bf16(x >> 16, scale), two_to_bf16(y, scale), two_to_bf16(y >> 16, scale));
+}
+
+//@ section e2m1_to_fp16 needs types
+// Eight E2M1 of a word times two equal FP16: exact where these have up to nine bits.
+__device__ __forceinline__ uint4 eight_to_fp16(u32 x, u32 scale) {
+  uint4 y;
+  asm("{ .reg .b8 a, b, c, d; mov.b32 {a, b, c, d}, %4;\n"
+      "  cvt.rn.f16x2.e2m1x2 %0, a; cvt.rn.f16x2.e2m1x2 %1, b; cvt.rn.f16x2.e2m1x2 %2, c; cvt.rn.f16x2.e2m1x2 %3, d;\n"
+      "  mul.rn.f16x2 %0, %0, %5; mul.rn.f16x2 %1, %1, %5; mul.rn.f16x2 %2, %2, %5; mul.rn.f16x2 %3, %3, %5; }"
+      : "=&r"(y.x), "=&r"(y.y), "=&r"(y.z), "=&r"(y.w)
+      : "r"(x), "r"(scale));
+  return y;
+}
+__device__ __forceinline__ uint2 load_shared_8(u32 at) {
+  uint2 x;
+  asm volatile("ld.shared.v2.u32 {%0, %1}, [%2];" : "=r"(x.x), "=r"(x.y) : "r"(at) : "memory");
+  return x;
+}

@@ -54,6 +54,53 @@ __device__ __forceinline__ void convert_tile(u32 to, u32 from, int rows, int thr
   }
 }
 
+//@ section convert_blocks
+// kWidth bytes of global memory where `there`, else 0; on their way when the thread goes on.
+template <int kWidth>
+__device__ __forceinline__ u32 load_if(const u8* at, bool there) {
+  u32 x;
+  if (kWidth == 4)
+    asm volatile("{ .reg .pred p; setp.ne.u32 p, %2, 0; mov.u32 %0, 0; @p ld.global.u32 %0, [%1]; }"
+                 : "=r"(x) : "l"(at), "r"((u32)there) : "memory");
+  if (kWidth == 2)
+    asm volatile("{ .reg .pred p; setp.ne.u32 p, %2, 0; mov.u32 %0, 0; @p ld.global.u16 %0, [%1]; }"
+                 : "=r"(x) : "l"(at), "r"((u32)there) : "memory");
+  if (kWidth == 1)
+    asm volatile("{ .reg .pred p; setp.ne.u32 p, %2, 0; mov.u32 %0, 0; @p ld.global.u8 %0, [%1]; }"
+                 : "=r"(x) : "l"(at), "r"((u32)there) : "memory");
+  return x;
+}
+
+// The bytes that scale the row of this thread's key, in words; zeros of a key that is not there.
+template <int kBytes, int kWidth>
+__device__ __forceinline__ void load_scale_bytes(u32 (&words)[(kBytes + 3) / 4], const u8* from, bool there) {
+#pragma unroll
+  for (int i = 0; i < (kBytes + 3) / 4; ++i) words[i] = 0;
+#pragma unroll
+  for (int i = 0; i < kBytes; i += kWidth) words[i / 4] |= load_if<kWidth>(from + i, there) << 8 * (i % 4);
+}
+
+// 128 rows of kChunks * 16 columns, each times its scale, to ${math}, in panels of 64 columns, swizzled; those from `rows` on
+// become zeros. A warp has the rows whose scales its lanes have.
+template <int kChunks, int kWords>
+__device__ __forceinline__ void convert_tile(u32 to, u32 from, int rows, const u32 (&scales)[kWords], int thread) {
+#pragma unroll 4
+  for (int round = 0; round < kChunks; ++round) {
+    const int i = 32 * round + thread % 32, own = i / kChunks, r = thread / 32 * 32 + own, c = i % kChunks;
+    ${piece}
+    if (r >= rows) x = ${no_piece};
+    u32 word = __shfl_sync(0xffffffffu, scales[0], own);
+#pragma unroll
+    for (int w = 1; w < kWords; ++w) {
+      const u32 other = __shfl_sync(0xffffffffu, scales[w], own);
+      if (${scale_of_chunk} / 4 == w) word = other;
+    }
+    ${scale}
+    const u32 at = to + c / 4 * 16384 + r * 128, chunk = ((c % 4 * 2) ^ (r % 8)) << 4;
+    ${store_pieces}
+  }
+}
+
 //@ section convert_chunk
 // 64 rows of kChunks * 16 bytes to FP16, in panels of 64 columns, swizzled; those from `rows` on become zeros. Of whole
 // 128 columns eight threads have half of a row and the other half of the next: no two of them use one bank.
@@ -257,8 +304,10 @@ ${weigh}
   Segment s;
 #pragma unroll 1
   while (next_segment(problem, range, s)) {
+    ${scales_of_item}
 #pragma unroll 1
     for (int n = s.tile_begin; n < s.tile_end; ++n) {
+      ${scales_of_tile}
       ${convert_k}
       ${convert_v}
       ${next_turn}

@@ -31,7 +31,8 @@ double kv_bytes(const Manifest& m, const ProblemShape& s) {
   const int columns = m.k_columns() + (m.takes("v") ? m.ov_depth : 0);
   const std::size_t rope = m.rope ? static_cast<std::size_t>(m.rope->depth) * size_of(m.rope->dtype) : 0;
   return static_cast<double>(s.total_k() * s.heads_kv) *
-         static_cast<double>(static_cast<std::size_t>(columns) * size_of(m.kv_dtype) + rope);
+         static_cast<double>(
+             static_cast<std::size_t>(columns / numbers_of(m.kv_dtype)) * size_of(m.kv_dtype) + rope);
 }
 
 // Bytes of Q, K, V and O, each counted once.

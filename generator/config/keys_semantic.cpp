@@ -15,7 +15,7 @@ namespace kiln::keys {
 namespace {
 
 constexpr std::string_view kGranularities[] = {"per_tensor", "per_head", "per_sequence", "per_token"};
-constexpr std::string_view kScaleTypes[] = {"f32"};  // what every kernel reads
+constexpr std::string_view kScaleTypes[] = {"f32", "ue8m0", "fp8_e4m3"};
 constexpr std::string_view kScaleLayouts[] = {"token_major", "head_major"};
 constexpr IntRange kPageRange{0, 1 << 20}, kBlockRange{1, 1024}, kBlockRead{-(1 << 30), 1 << 30},
     kLengthRange{1, 1 << 30}, kSideRange{0, (1 << 30) - 1};

@@ -79,9 +79,10 @@ std::vector<KeySpec> shape_keys() {
                                    "prefill (long q) or decode (short q)"),
       required_name_key<DType>("dtype", &Config::dtype, kDTypeNames, dtype_from,
                                "element type of Q, K and V"),
-      dtype_key("kv_dtype", &Config::kv_dtype,
-                {DType::bf16, DType::fp16, DType::fp8_e4m3, DType::fp8_e4m3fnuz, DType::int8}, kAllTargets,
-                "element type of K and V in memory; default dtype"),
+      dtype_key(
+          "kv_dtype", &Config::kv_dtype,
+          {DType::bf16, DType::fp16, DType::fp8_e4m3, DType::fp8_e4m3fnuz, DType::int8, DType::fp4_e2m1},
+          kAllTargets, "element type of K and V in memory; default dtype"),
       dtype_key("out_dtype", &Config::out_dtype, {DType::bf16, DType::fp16, DType::f32}, kAllTargets,
                 "element type of O; default dtype, bf16 for FP8 inputs"),
       depth_key(),

@@ -21,13 +21,15 @@ constexpr NameTable<Target, kTargetList.size()> kTargets{{{Target::sm_80, "sm_80
                                                           {Target::gfx950, "gfx950"}}};
 constexpr NameTable<Operation, 2> kOperations{
     {{Operation::prefill, "prefill"}, {Operation::decode, "decode"}}};
-constexpr NameTable<DType, 7> kDTypes{{{DType::bf16, "bf16"},
+constexpr NameTable<DType, 9> kDTypes{{{DType::bf16, "bf16"},
                                        {DType::fp16, "fp16"},
                                        {DType::fp8_e4m3, "fp8_e4m3"},
                                        {DType::fp8_e4m3fnuz, "fp8_e4m3fnuz"},
                                        {DType::int8, "int8"},
                                        {DType::i32, "i32"},
-                                       {DType::f32, "f32"}}};
+                                       {DType::f32, "f32"},
+                                       {DType::ue8m0, "ue8m0"},
+                                       {DType::fp4_e2m1, "fp4_e2m1"}}};
 template <class E, std::size_t N>
 std::string_view name_of(const NameTable<E, N>& table, E value) {
   for (const auto& [key, name] : table) {
@@ -82,6 +84,8 @@ std::size_t size_of(DType dtype) {
     case DType::fp8_e4m3:
     case DType::fp8_e4m3fnuz:
     case DType::int8:
+    case DType::ue8m0:
+    case DType::fp4_e2m1:
       return 1;
     case DType::i32:
     case DType::f32:

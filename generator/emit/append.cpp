@@ -27,6 +27,9 @@ using Granularity = Quantization::Granularity;
 using Kind = KernelParam::Kind;
 constexpr int kAppendedRows = 16, kAppendThreads = 128;
 
+/// Of scales that the kernel finds: f32, or those of a format of blocks.
+enum class Format { floats, mxfp8, nvfp4 };
+
 struct AppendPlan {
   Config config;
   MHAOperand operand;
@@ -34,6 +37,7 @@ struct AppendPlan {
   bool own_v = true;  ///< V has its own tensor
   AppendRotary rotary = {};
   int longest = 0;  ///< columns of a row in kv_dtype, K's or V's
+  Format format = Format::floats;
   bool rotates() const { return rotary.pairs != AppendRotary::Pairs::none; }
   int group =
       0;  ///< elements of a scale that the kernel finds itself; 0: scales are given, or there are none
@@ -45,13 +49,23 @@ struct AppendPlan {
 
 /// Elements of a scale that the kernel finds itself; 0: scales are given.
 int scale_group(const AppendPlan& p, const Quantization& q) {
-  if (!p.bytes) refuse("scales go with fp8_e4m3 and int8");
+  if (!p.bytes) refuse("scales go with fp8_e4m3, int8 and fp4_e2m1");
+  if (has_block_scales(q)) return q.block;
   const int group = q.granularity == Granularity::per_token   ? p.longest
                     : q.granularity == Granularity::per_block ? q.block
                                                               : 0;
   if (group > 0 && group < p.longest && group != 32 && group % 64 != 0)
     refuse("a scale covers 32 elements, a multiple of 64, or a row");
   return group;
+}
+
+void check_types(const Config& c) {
+  const DType kv = *c.kv_dtype;
+  if (c.dtype != DType::bf16 && c.dtype != DType::fp16) refuse("new rows are bf16 or fp16");
+  if (kv != c.dtype && kv != DType::fp8_e4m3 && kv != DType::int8 && kv != DType::fp4_e2m1)
+    refuse("rows are stored as they are, as fp8_e4m3, int8 or fp4_e2m1, not " + std::string(to_string(kv)));
+  if (kv == DType::fp4_e2m1 && *c.cache_depth != c.depth) refuse("rows of fp4_e2m1 are whole ones");
+  if (c.rope && *c.rope->dtype != c.dtype) refuse("rotary columns are stored as they are");
 }
 
 AppendPlan plan_append(const Config& user, const AppendRotary& rotary) {
@@ -62,23 +76,17 @@ AppendPlan plan_append(const Config& user, const AppendRotary& rotary) {
     refuse(std::string(to_string(c.target)) + " is not supported yet, NVIDIA targets are");
   if (!operand_form(kind).table())
     refuse("operands of kind " + std::string(to_string(kind)) + " have no pages");
-  if (c.dtype != DType::bf16 && c.dtype != DType::fp16) refuse("new rows are bf16 or fp16");
-  if (kv != c.dtype && kv != DType::fp8_e4m3 && kv != DType::int8)
-    refuse("rows are stored as they are, as fp8_e4m3 or as int8, not " + std::string(to_string(kv)));
-  if (c.rope && *c.rope->dtype != c.dtype) refuse("rotary columns are stored as they are");
+  check_types(c);
   const int columns = k_columns(c);
   for (const int depth : {columns, *c.v_from_k ? columns : *c.ov_depth, c.rope ? *c.rope_depth : 16}) {
     if (depth % 16 != 0 || depth < 16 || depth > 1024) refuse("depth is a multiple of 16 up to 1024");
   }
-  AppendPlan p{c,
-               MHAOperand(kind, c.operand->page_size.value_or(0), 1),
-               size_of(kv) == 1,
-               !*c.v_from_k,
-               rotary,
-               *c.v_from_k ? columns : std::max(columns, *c.ov_depth),
-               0};
+  AppendPlan p{c,      MHAOperand(kind, c.operand->page_size.value_or(0), 1),  size_of(kv) == 1, !*c.v_from_k,
+               rotary, *c.v_from_k ? columns : std::max(columns, *c.ov_depth), Format::floats,   0};
   if (p.rotates() && c.rope) refuse("rotary columns that lie apart come rotated");
   if (c.operand->quantization) p.group = scale_group(p, *c.operand->quantization);
+  if (has_block_scales(c.operand->quantization))
+    p.format = kv == DType::fp4_e2m1 ? Format::nvfp4 : Format::mxfp8;
   return p;
 }
 
@@ -94,6 +102,7 @@ std::vector<KernelParam> params_of(const AppendPlan& p) {
   if (p.config.operand->quantization) {
     add(Kind::pointer, "k_scale"), add(Kind::pointer, "v_scale");
     if (p.group > 0) add_scale_strides(params, *p.config.operand, true);
+    if (p.format == Format::nvfp4) add(Kind::pointer, "kv_factors");
   }
   for (const char* role : {"cu_seqlens_q", "seqlens_k"}) add(Kind::pointer, role);
   if (p.rotates()) {
@@ -121,7 +130,8 @@ std::string declaration(const AppendPlan& p, const KernelParam& param) {
   if (role == "k_rope") return "u16* k_rope";
   if (role == "rotary_cos" || role == "rotary_sin") return "const u16* " + role;
   if (role == "k" || role == "v") return fmt::format("{}* {}", p.bytes ? "u8" : "u16", role);
-  if (role.ends_with("_scale") && p.group > 0) return "float* " + role;
+  if (role.ends_with("_scale") && p.group > 0)
+    return fmt::format("{}* {}", p.format == Format::floats ? "float" : "u8", role);
   return parameter_text(param);
 }
 
@@ -133,21 +143,51 @@ void emit_functions(Writer& w, const AppendPlan& p) {
   if (p.bytes || p.rotates()) w.raw(fill_template("append.cuh", "widen", holes));
   if (p.rotates()) w.raw(fill_template("append.cuh", "rotate_types", holes));
   if (p.bytes) w.raw(fill_template("append.cuh", "bytes", holes));
+  if (p.format == Format::mxfp8) w.raw(fill_template("append.cuh", "powers", holes));
+  if (p.format == Format::nvfp4) w.raw(fill_template("append.cuh", "fours", holes));
+}
+
+/// A scale that the kernel finds: in words, what is stored of it, and what that stands for.
+void set_found_scale(Holes& holes, const AppendPlan& p, const std::string& name) {
+  const std::string factor = fmt::format("kv_factors[{}]", name == "k" ? 0 : 1);
+  struct Texts {
+    std::string note, type, stored, as_stored, value;
+  } texts;
+  switch (p.format) {
+    case Format::floats:
+      texts = {"their largest magnitude is the largest that " + std::string(to_string(*p.config.kv_dtype)) +
+                   " holds",
+               "float",
+               fmt::format("largest > 0.0f ? largest / {} : 1.0f",
+                           *p.config.kv_dtype == DType::int8 ? "127.0f" : "448.0f"),
+               "stored", "stored"};
+      break;
+    case Format::mxfp8:
+      texts = {"a power of two that takes their largest exponent to that of e4m3", "u32",
+               "power_byte(largest)", "(u8)stored", "power_value(stored)"};
+      break;
+    case Format::nvfp4:
+      texts = {"an e4m3 that, with the factor, takes their largest magnitude to 6", "u32",
+               "narrow(largest / 6.0f / " + factor + ")", "(u8)stored", "e4m3_value(stored) * " + factor};
+      break;
+  }
+  holes.text("note", texts.note).text("stored_type", texts.type).text("stored_scale", texts.stored);
+  holes.text("as_stored", texts.as_stored).text("scale", texts.value);
 }
 
 /// Where scales come from, and which elements share one.
 void set_scales(Holes& holes, const AppendPlan& p, const std::string& name, int depth) {
   const auto& quantization = p.config.operand->quantization;
   const bool found = p.group > 0, given = quantization && !found, whole = p.group >= depth;
-  const bool halves = found && !whole && p.group == 32;
+  const bool parts = found && !whole && p.group < 64;
   const int steps = ceil_div(depth, 64), group = !found ? 0 : whole ? depth : p.group;
   const int groups = found ? ceil_div(depth, group) : 1;
   const int steps_per_scale = !found || whole ? steps : std::max(1, group / 64);
-  holes.when("finds_scales", found).when("given_scale", given).when("halves", halves);
+  holes.when("finds_scales", found).when("given_scale", given).when("parts", parts);
   holes.number("group", group).number("groups", groups).number("scales", ceil_div(steps, steps_per_scale));
-  holes.number("steps_per_scale", steps_per_scale).number("lanes_per_scale", halves ? 16 : 32);
-  holes.text("dtype", std::string(to_string(*p.config.kv_dtype)));
-  holes.text("top", *p.config.kv_dtype == DType::int8 ? "127.0f" : "448.0f");
+  holes.number("steps_per_scale", steps_per_scale).number("lanes_per_scale", parts ? p.group / 2 : 32);
+  holes.number("parts", parts ? 64 / p.group : 1).when("fours", p.format == Format::nvfp4);
+  set_found_scale(holes, p, name);
   holes.text("scale_index", given ? scale_of_head(*quantization, "batch", "head") : "0");
   holes.text("by_scale", found ? fmt::format(" / scale[i / {}]", steps_per_scale) : given ? " / scale" : "");
   holes.text(

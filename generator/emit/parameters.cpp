@@ -13,19 +13,28 @@ struct PointerType {
   std::string_view role, type;
 };
 constexpr std::array kPointerTypes{
-    PointerType{"q", "const u16*"},         PointerType{"k", "const u16*"},
-    PointerType{"v", "const u16*"},         PointerType{"o", "u16*"},
-    PointerType{"lse", "float*"},           PointerType{"workspace", "float*"},
-    PointerType{"sink", "const float*"},    PointerType{"q_scale", "const float*"},
-    PointerType{"k_scale", "const float*"}, PointerType{"v_scale", "const float*"},
-    PointerType{"mask_bits", "const u32*"}, PointerType{"item_counters", "int*"},
-    PointerType{"tile_counter", "int*"},    PointerType{"k_rope", "const u16*"},
+    PointerType{"q", "const u16*"},
+    PointerType{"k", "const u16*"},
+    PointerType{"v", "const u16*"},
+    PointerType{"o", "u16*"},
+    PointerType{"lse", "float*"},
+    PointerType{"workspace", "float*"},
+    PointerType{"sink", "const float*"},
+    PointerType{"q_scale", "const float*"},
+    PointerType{"kv_factors", "const float*"},
+    PointerType{"k_scale", "const float*"},
+    PointerType{"v_scale", "const float*"},
+    PointerType{"mask_bits", "const u32*"},
+    PointerType{"item_counters", "int*"},
+    PointerType{"tile_counter", "int*"},
+    PointerType{"k_rope", "const u16*"},
 };
 
 std::string pointer_type(const std::string& role, const ParameterStyle& style) {
   if (style.q_bytes && role == "q") return "const u8*";
   if (style.o_floats && role == "o") return "float*";
   if (style.kv_bytes && (role == "k" || role == "v")) return "const u8*";
+  if (style.scale_bytes && (role == "k_scale" || role == "v_scale")) return "const u8*";
   for (const PointerType& known : kPointerTypes) {
     if (known.role == role) return std::string(known.type);
   }

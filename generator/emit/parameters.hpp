@@ -14,6 +14,7 @@ namespace kiln {
 struct ParameterStyle {
   bool q_bytes = false;       ///< Q holds bytes, else 16-bit elements
   bool kv_bytes = false;      ///< K and V hold bytes, else 16-bit elements
+  bool scale_bytes = false;   ///< scales of K and V are bytes, else floats
   bool o_floats = false;      ///< O holds floats, else 16-bit elements
   bool const_values = false;  ///< `const int x`, else `int x`
   bool one_per_line = false;  ///< else as many as fit a line

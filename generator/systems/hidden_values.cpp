@@ -23,8 +23,20 @@ bool names_row(const std::string& expression) {
 /// Section of the prelude that reads two neighbours of this type.
 const char* pairs_of(DType type) {
   if (type == DType::fp8_e4m3fnuz) return "bytes_fp8_fnuz";
+  if (type == DType::fp4_e2m1) return "nibbles_e2m1";
   if (size_of(type) == 1) return type == DType::int8 ? "bytes_int8" : "bytes_fp8";
   return type == DType::bf16 ? "halves_bf16" : "halves_fp16";
+}
+
+/// How scales of a row are stored, the function that makes a float of one ("": it is one), and the end of that name which
+/// looks at several.
+struct ScaleType {
+  const char *element, *value, *plural;
+};
+ScaleType scale_type(DType type) {
+  if (type == DType::ue8m0) return {"u8", "ue8m0_value", "ue8m0"};
+  if (type == DType::fp8_e4m3) return {"u8", "low_byte", "e4m3"};
+  return {"float", "", "floats"};
 }
 
 /// Of the scales that the row of `key` has.
@@ -102,6 +114,7 @@ std::optional<HiddenValues> HiddenValues::of(const Config& resolved, std::string
   shape.row_scales = by_row;
   shape.rope = resolved.depth - k_columns(resolved);
   if (by_row && scales->granularity == Quantization::Granularity::per_block) shape.block = scales->block;
+  if (scales) shape.scale = scales->scale_dtype;
   return HiddenValues(shape, *resolved.mask, *resolved.score_mod, std::move(dialect));
 }
 
@@ -138,6 +151,8 @@ HiddenValues::Place HiddenValues::place_of(const Config& resolved, const Names& 
       place.k_scale = scales_of_row(resolved, operand, "k", names, groups_of(*scales, k_columns(resolved)));
       place.v_scale = scales_of_row(resolved, operand, v, names, groups_of(*scales, *resolved.ov_depth));
     }
+    if (*resolved.kv_dtype == DType::fp4_e2m1)
+      place.q_scale = " * kv_factors[0]", place.v_factor = " * kv_factors[1]";
     if (is_fp8(resolved.dtype))
       place.q_scale = " * q_scale[" + scale_of_query(*scales, names.batch, names.kv_head) + "]";
     // AMD's factors of scores hold the one scale of a head.
@@ -202,6 +217,8 @@ void HiddenValues::use(Prelude& prelude) const {
   prelude.use("lane_floats");
   prelude.use(pairs_of(shape_.type));
   prelude.use(pairs_of(shape_.kv));
+  if (shape_.scale == DType::ue8m0) prelude.use("ue8m0_value"), prelude.use("finite_ue8m0");
+  if (shape_.scale == DType::fp8_e4m3) prelude.use("bytes_fp8"), prelude.use("finite_e4m3");
   prelude.use("exp2_approx");
   prelude.use("rcp_approx");
   modifier_.use(prelude);
@@ -246,16 +263,19 @@ void HiddenValues::emit_look(Writer& w, const std::vector<std::string>& elements
 
 void HiddenValues::add_types(Holes& holes, const Place& place) const {
   const bool bytes = size_of(shape_.kv) == 1, q_bytes = size_of(shape_.type) == 1;
-  holes.text("word", bytes ? "u16" : "u32").text("q_word", q_bytes ? "u16" : "u32");
-  holes.text("low", bytes ? "low_byte" : "low_half").text("high", bytes ? "high_byte" : "high_half");
+  const bool halves = shape_.kv == DType::fp4_e2m1;  // of a byte
+  holes.text("word", halves ? "u8" : bytes ? "u16" : "u32").text("q_word", q_bytes ? "u16" : "u32");
+  holes.text("low", halves ? "low_nibble" : bytes ? "low_byte" : "low_half");
+  holes.text("high", halves ? "high_nibble" : bytes ? "high_byte" : "high_half");
   holes.text("q_low", q_bytes ? "low_byte" : "low_half").text("q_high", q_bytes ? "high_byte" : "high_half");
   std::string finite;
-  if (shape_.kv != DType::int8)
+  if (shape_.kv != DType::int8 && !halves)
     finite = fmt::format("finite_{}((const u32*)({}), {})", bytes ? "bytes" : "halves", place.v,
                          shape_.ov_depth / (bytes ? 4 : 2));
   if (shape_.row_scales) {
     const int scales = shape_.block > 0 ? ceil_div(shape_.ov_depth, shape_.block) : 1;
-    const std::string row = fmt::format("finite_floats({}, {})", place.v_scale, scales);
+    const std::string row =
+        fmt::format("finite_{}({}, {})", scale_type(shape_.scale).plural, place.v_scale, scales);
     finite = finite.empty() ? row : fmt::format("({} && {})", finite, row);
   }
   holes.text("finite", finite);
@@ -268,16 +288,24 @@ void HiddenValues::add_scales(Holes& holes, const Place& place) const {
     return parts ? fmt::format("2 * ({}) / {}", pair, shape_.block) : std::string("0");
   };
   const std::string pair = fmt::format("min(lane_32 + 16 * i, {})", shape_.ov_depth / 2 - 1);
-  holes.text("key_scales", parts ? "const float* const key_scales = " + place.k_scale + ";" : "");
-  holes.text("value_scales", rows ? "const float* const value_scales = " + place.v_scale + ";" : "");
-  holes.text("by_key", parts ? " * key_scales[" + group("i") + "]" : "");
-  holes.text("by_value", rows ? " * (seen ? value_scales[" + group(pair) + "] : 0.0f)" : "");
+  const ScaleType type = scale_type(shape_.scale);
+  const auto pointer = [&](const char* name, const std::string& at) {
+    return fmt::format("const {}* const {} = {};", type.element, name, at);
+  };
+  const auto value = [&](const char* name, const std::string& index) {
+    const std::string element = fmt::format("{}[{}]", name, index);
+    return *type.value == '\0' ? element : fmt::format("{}({})", type.value, element);
+  };
+  holes.text("key_scales", parts ? pointer("key_scales", place.k_scale) : "");
+  holes.text("value_scales", rows ? pointer("value_scales", place.v_scale) : "");
+  holes.text("by_key", parts ? " * " + value("key_scales", group("i")) : "");
+  holes.text("by_value", rows ? " * (seen ? " + value("value_scales", group(pair)) + " : 0.0f)" : "");
   holes.text("scale_score",
              parts  ? (place.q_scale.empty() ? "" : "score[0] *= " + place.q_scale.substr(3) + ";")
              : one  ? "score[0] *= " + place.k_scale + place.q_scale + ";"
              : rows ? "score[0] *= *(" + place.k_scale + ")" + place.q_scale + ";"
                     : "");
-  holes.text("by_head", one_of_v ? " * " + place.v_scale : "");
+  holes.text("by_head", one_of_v ? " * " + place.v_scale : place.v_factor);
 }
 
 void HiddenValues::emit_repair(Writer& w, const Place& at, const std::string& when,
@@ -286,9 +314,10 @@ void HiddenValues::emit_repair(Writer& w, const Place& at, const std::string& wh
   OwnVariables own;
   if (shape_.apart) {
     for (std::string* text :
-         {&place.first_row, &place.end_row, &place.query, &place.head, &place.visited_begin,
-          &place.visited_end, &place.q, &place.o, &place.page, &place.k, &place.v, &place.k_rope, &place.sink,
-          &place.k_scale, &place.v_scale, &place.q_scale, &place.batch, &place.seqlen_q, &place.seqlen_k})
+         {&place.first_row,   &place.end_row,  &place.query, &place.head,     &place.visited_begin,
+          &place.visited_end, &place.q,        &place.o,     &place.page,     &place.k,
+          &place.v,           &place.k_rope,   &place.sink,  &place.k_scale,  &place.v_scale,
+          &place.q_scale,     &place.v_factor, &place.batch, &place.seqlen_q, &place.seqlen_k})
       own.rename(*text);
   }
   ScoreContext context;

@@ -31,6 +31,7 @@ class HiddenValues {
     DType kv = DType::bf16;                       ///< of K and V
     bool row_scales = false;                      ///< rows of K and V have scales of their own
     int block = 0;                                ///< elements of a row of one of them; 0: all
+    DType scale = DType::f32;                     ///< of these scales
     int rope = 0;                                 ///< of depth: columns of Q's type apart from K's others
     bool apart = false;                           ///< in a function that is called
   };
@@ -46,8 +47,8 @@ class HiddenValues {
     std::string k_rope;  ///< pointer to the rotary columns of `key`, if they are apart
     std::string sink;    ///< natural logit of the head; empty: none
     /// Of 8-bit K and V: pointers to the scales of `key`'s row on `page`, or the one scale of the head; empty: none.
-    /// Of an 8-bit Q: " * " and its scale.
-    std::string k_scale, v_scale, q_scale;
+    /// Of an 8-bit Q: " * " and its scale; of numbers with a factor beside their scales that of K, and of V.
+    std::string k_scale, v_scale, q_scale, v_factor;
     std::string batch = "batch", seqlen_q = "seqlen_q", seqlen_k = "seqlen_k";
   };
   /// Names of the sequence, as an emitted kernel has them.

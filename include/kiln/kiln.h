@@ -73,6 +73,7 @@ typedef struct {
   /* Of masks with sides given at launch: one more than the keys before and after the row's own position that it
      sees, 0: no bound; and the length of chunks, 0: none */
   int64_t window_left, window_right, window_chunk;
+  const DLTensor* kv_factors; /* f32 [2], of a cache of fp4_e2m1: factors of K and of V; else NULL */
 } kiln_attention_args;
 
 /* The calling thread's last error: one line per problem; "" when there was none. Valid until its next failing

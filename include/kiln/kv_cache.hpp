@@ -101,7 +101,8 @@ struct AppendArgs {
   /// Read for scales per tensor and per head, written for those per token (in the config's layout) and per n
   /// elements.
   std::optional<Tensor> k_scale, v_scale;
-  std::optional<Tensor> k_rope;  ///< the pool of K's rotary columns, where they have one of their own
+  std::optional<Tensor> kv_factors;  ///< as of AttentionArgs; read
+  std::optional<Tensor> k_rope;      ///< the pool of K's rotary columns, where they have one of their own
   /// Of a kernel that rotates (AppendRotary): cosines and sines of the first columns of K, the new rows' type,
   /// [positions, columns / 2], dense. Rows of positions past them take the last.
   std::optional<Tensor> rotary_cos, rotary_sin;

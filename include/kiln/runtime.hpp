@@ -87,6 +87,8 @@ struct AttentionArgs {
   /// dimension only; kernels that copy them as tiles (tensor_map in the manifest) want the address a multiple
   /// of 16 bytes and the other strides of 4 elements: pad rows of another length.
   std::optional<Tensor> q_scale, k_scale, v_scale;
+  /// f32 [2], of a cache of fp4_e2m1: what all of K and all of V is multiplied by beside its scales.
+  std::optional<Tensor> kv_factors;
   std::optional<Tensor> sink;  ///< f32 [heads_q]: one more logit in each softmax's denominator
   /// i32 words [batch or 1, heads_q or 1, seqlen_q, ceil(seqlen_k / 32)]: bit j % 32 of word j / 32 of a row
   /// set: key j is visible.

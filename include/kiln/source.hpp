@@ -37,7 +37,7 @@ struct TensorMapSpec {
 ///               columns of another type or of a tensor of their own, which k leaves out
 ///               k_scale v_scale, of scales by head and token: axes seq, head, page or batch
 ///   pointer     q k k_rope v o lse cu_seqlens_q cu_seqlens_k page_table q_scale k_scale v_scale sink
-///               mask_bits first_keys query_ends; seqlens_k: null for contiguous operands without it
+///               mask_bits first_keys kv_factors query_ends; seqlens_k: null for contiguous operands without it
 ///               tile_counter: one i32 that is 0 before a launch; the kernel leaves it 0, so it is cleared
 ///               once, but launches that may overlap (different streams) need one each
 ///               item_counters: the same, batch * heads_kv * num_m_blocks of them and team_heads more
@@ -150,11 +150,14 @@ struct Manifest {
   std::vector<Expectation> expectations;
 
   /// Elements of a head row of K and of V in memory. V has the same columns around those that are read.
-  int k_row() const { return cache_depth > 0 ? cache_depth : depth; }
-  int v_row() const { return k_row() - k_columns() + ov_depth; }
+  int k_row() const { return k_numbers() / numbers_of(kv_dtype); }
+  int v_row() const { return (k_numbers() - k_columns() + ov_depth) / numbers_of(kv_dtype); }
+  int k_numbers() const { return cache_depth > 0 ? cache_depth : depth; }
   /// Columns of K in kv_dtype, those of its own tensor.
   int k_columns() const { return rope ? depth - rope->depth : depth; }
   bool own_rope() const { return rope && rope->separate; }
+  /// Of the scales of K and V.
+  DType scale_dtype() const { return quantization ? quantization->scale_dtype : DType::f32; }
 
   /// Whether the kernel has a parameter of this role, of any kind or of the given one.
   bool takes(std::string_view role, std::optional<KernelParam::Kind> kind = std::nullopt) const {

@@ -13,7 +13,9 @@ enum class Target { sm_80, sm_90a, sm_100a, sm_103a, gfx90a, gfx942, gfx950 };
 inline constexpr std::array kTargetList{Target::sm_80,  Target::sm_90a, Target::sm_100a, Target::sm_103a,
                                         Target::gfx90a, Target::gfx942, Target::gfx950};
 enum class Operation { prefill, decode };
-enum class DType { bf16, fp16, fp8_e4m3, fp8_e4m3fnuz, int8, i32, f32 };
+/// `ue8m0`: of scales alone, 2^(b - 127) of a byte b, 0xff NaN. `fp4_e2m1`: of K and V, two numbers a byte, the first in
+/// the low four bits; an element of a tensor is such a byte.
+enum class DType { bf16, fp16, fp8_e4m3, fp8_e4m3fnuz, int8, i32, f32, ue8m0, fp4_e2m1 };
 enum class OperandKind { contiguous, ragged, paged, continuous };
 
 std::string_view to_string(Target target);
@@ -27,6 +29,11 @@ std::optional<OperandKind> operand_kind_from(std::string_view text);
 
 /// Bytes of one element.
 std::size_t size_of(DType dtype);
+
+/// Numbers that one element holds.
+constexpr int numbers_of(DType dtype) {
+  return dtype == DType::fp4_e2m1 ? 2 : 1;
+}
 
 inline bool is_amd(Target target) {
   return target == Target::gfx90a || target == Target::gfx942 || target == Target::gfx950;

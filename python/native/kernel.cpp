@@ -11,7 +11,8 @@ namespace {
 constexpr std::array<const char*, kOperands> kNames = {
     "q",          "k",           "v",           "o",           "lse",         "cu_seqlens_q", "cu_seqlens_k",
     "page_table", "seqlens_k",   "q_scale",     "k_scale",     "v_scale",     "sink",         "mask_bits",
-    "k_rope",     "captured[0]", "captured[1]", "captured[2]", "captured[3]", "first_keys",   "query_ends"};
+    "k_rope",     "captured[0]", "captured[1]", "captured[2]", "captured[3]", "first_keys",   "kv_factors",
+    "query_ends"};
 
 /// A hint by name, or by its number as the C interface has it.
 int hint(const char* name, nb::handle given, std::array<std::string_view, 3> names) {
@@ -44,7 +45,9 @@ or all in host memory, copied there and back. The last dimension must be contigu
     cu_seqlens_k  int32 [batch + 1]: ragged; with max_seqlen_k
     page_table    int32 [batch, max_pages]: paged; [batch, 1]: continuous
     seqlens_k     int32 [batch], keys of each sequence: paged; contiguous ones may have it
-    q_scale, k_scale, v_scale   float32, of quantised operands, in the config's granularity
+    q_scale, k_scale, v_scale   float32, of quantised operands, in the config's granularity and scale_dtype; uint8 is taken
+                  for a type of 8 bits
+    kv_factors    float32 [2], of a cache of fp4_e2m1: what all of K and all of V is multiplied by beside its scales
     sink          float32 [heads_q]
     mask_bits     int32 words [batch or 1, heads_q or 1, seqlen_q, ceil(seqlen_k / 32)], of mask "custom"
     k_rope        K's rotary columns, where the config has a tensor of their own
@@ -66,20 +69,22 @@ nb::object call(PyKernel& self, nb::handle q, nb::handle k, nb::handle v, nb::ha
                 nb::handle cu_seqlens_q, nb::handle cu_seqlens_k, nb::handle page_table, nb::handle seqlens_k,
                 nb::handle q_scale, nb::handle k_scale, nb::handle v_scale, nb::handle sink,
                 nb::handle mask_bits, nb::handle k_rope, nb::handle captured, nb::handle window,
-                nb::handle first_keys, nb::handle scale, nb::handle stream, std::int64_t max_seqlen_q,
-                std::int64_t max_seqlen_k, nb::handle launch_before, int max_blocks, nb::handle residency) {
+                nb::handle first_keys, nb::handle kv_factors, nb::handle scale, nb::handle stream,
+                std::int64_t max_seqlen_q, std::int64_t max_seqlen_k, nb::handle launch_before,
+                int max_blocks, nb::handle residency) {
   std::array<nb::object, kCaptured> tensors = self.captured(captured);
-  self.launch({q,          k,          v,          o,          lse,        cu_seqlens_q, cu_seqlens_k,
-               page_table, seqlens_k,  q_scale,    k_scale,    v_scale,    sink,         mask_bits,
-               k_rope,     tensors[0], tensors[1], tensors[2], tensors[3], first_keys,   nb::none()},
-              window, scale, stream, max_seqlen_q, max_seqlen_k, launch_before, max_blocks, residency);
+  self.launch(
+      {q,          k,          v,          o,          lse,        cu_seqlens_q, cu_seqlens_k, page_table,
+       seqlens_k,  q_scale,    k_scale,    v_scale,    sink,       mask_bits,    k_rope,       tensors[0],
+       tensors[1], tensors[2], tensors[3], first_keys, kv_factors, nb::none()},
+      window, scale, stream, max_seqlen_q, max_seqlen_k, launch_before, max_blocks, residency);
   return nb::borrow(o);
 }
 
 constexpr const char* kSignature =
     "(self, q, k, v, o, *, lse=None, cu_seqlens_q=None, cu_seqlens_k=None, page_table=None, seqlens_k=None, "
     "q_scale=None, "
-    "k_scale=None, v_scale=None, sink=None, mask_bits=None, k_rope=None, captured=None, window=None, first_keys=None, scale: float | None = None, "
+    "k_scale=None, v_scale=None, sink=None, mask_bits=None, k_rope=None, captured=None, window=None, first_keys=None, kv_factors=None, scale: float | None = None, "
     "stream=None, "
     "max_seqlen_q: int = 0, max_seqlen_k: int = 0, launch_before: str = \"any\", max_blocks: int = 0, "
     "residency: str = \"by_work\")";
@@ -182,6 +187,7 @@ void PyKernel::launch(const std::array<DLTensor*, kOperands>& views, kiln_attent
   args.k_rope = views[14];
   for (std::size_t i = 0; i < kCaptured; ++i) args.captured[i] = views[15 + i];
   args.first_keys = views[15 + kCaptured];
+  args.kv_factors = views[16 + kCaptured];
   // Launches on a device return at once; those of host tensors run to their end.
   if (args.q != nullptr && has_streams(args.q->device)) {
     launcher_.launch(args, stream);
@@ -200,9 +206,10 @@ void bind_kernel(nb::module_& module) {
       .def("__call__", &call, "q"_a, "k"_a, "v"_a.none(), "o"_a, nb::kw_only(), "lse"_a = none,
            "cu_seqlens_q"_a = none, "cu_seqlens_k"_a = none, "page_table"_a = none, "seqlens_k"_a = none,
            "q_scale"_a = none, "k_scale"_a = none, "v_scale"_a = none, "sink"_a = none, "mask_bits"_a = none,
-           "k_rope"_a = none, "captured"_a = none, "window"_a = none, "first_keys"_a = none, "scale"_a = none,
-           "stream"_a = none, "max_seqlen_q"_a = 0, "max_seqlen_k"_a = 0, "launch_before"_a = none,
-           "max_blocks"_a = 0, "residency"_a = none, nb::sig(launch.c_str()), kLaunchDoc)
+           "k_rope"_a = none, "captured"_a = none, "window"_a = none, "first_keys"_a = none,
+           "kv_factors"_a = none, "scale"_a = none, "stream"_a = none, "max_seqlen_q"_a = 0,
+           "max_seqlen_k"_a = 0, "launch_before"_a = none, "max_blocks"_a = 0, "residency"_a = none,
+           nb::sig(launch.c_str()), kLaunchDoc)
       .def_prop_ro(
           "name", [](PyKernel& self) { return self.manifest().name; }, "The config's name.")
       .def_prop_ro(

@@ -58,8 +58,8 @@ Tensor required(const char* name, std::optional<Tensor> tensor) {
 
 void append(PyKernel& self, nb::handle new_k, nb::handle new_v, nb::handle k, nb::handle v,
             nb::handle page_table, nb::handle seqlens_k, nb::handle cu_seqlens_q, std::int64_t max_rows,
-            nb::handle k_scale, nb::handle v_scale, nb::handle k_rope, nb::handle rotary_cos,
-            nb::handle rotary_sin, nb::handle rotary_seqlens, nb::handle stream) {
+            nb::handle k_scale, nb::handle v_scale, nb::handle kv_factors, nb::handle k_rope,
+            nb::handle rotary_cos, nb::handle rotary_sin, nb::handle rotary_seqlens, nb::handle stream) {
   LaunchStream chosen(stream);
   AppendTensors use(self.runtime(), chosen);
   const Manifest& manifest = self.manifest();
@@ -72,8 +72,9 @@ void append(PyKernel& self, nb::handle new_k, nb::handle new_v, nb::handle k, nb
   args.page_table = use("page_table", page_table, DType::i32, false);
   args.seqlens_k = use("seqlens_k", seqlens_k, DType::i32, false);
   args.cu_seqlens_q = use("cu_seqlens_q", cu_seqlens_q, DType::i32, false);
-  args.k_scale = use("k_scale", k_scale, DType::f32, true);
-  args.v_scale = use("v_scale", v_scale, DType::f32, true);
+  args.k_scale = use("k_scale", k_scale, manifest.scale_dtype(), true);
+  args.v_scale = use("v_scale", v_scale, manifest.scale_dtype(), true);
+  args.kv_factors = use("kv_factors", kv_factors, DType::f32, false);
   args.k_rope = use("k_rope", k_rope, rope, true);
   args.rotary_cos = use("rotary_cos", rotary_cos, manifest.dtype, false);
   args.rotary_sin = use("rotary_sin", rotary_sin, manifest.dtype, false);
@@ -138,8 +139,8 @@ void bind_serving(nb::module_& module) {
   auto none = nb::none();
   module.def("append", &append, "kernel"_a, "new_k"_a, "new_v"_a.none(), "k"_a, "v"_a.none(), nb::kw_only(),
              "page_table"_a, "seqlens_k"_a, "cu_seqlens_q"_a, "max_rows"_a, "k_scale"_a = none,
-             "v_scale"_a = none, "k_rope"_a = none, "rotary_cos"_a = none, "rotary_sin"_a = none,
-             "rotary_seqlens"_a = none, "stream"_a = none);
+             "v_scale"_a = none, "kv_factors"_a = none, "k_rope"_a = none, "rotary_cos"_a = none,
+             "rotary_sin"_a = none, "rotary_seqlens"_a = none, "stream"_a = none);
   module.def("decode_plan", &decode_plan, "kernel"_a, "heads_q"_a, "heads_kv"_a, "lengths_q"_a, "lengths_k"_a,
              "max_seqlen_k"_a = 0, "max_blocks"_a = 0, "num_sms"_a = 0);
   nb::class_<PageAllocator>(module, "PageAllocator",

@@ -15,6 +15,7 @@ std::optional<DType> dtype_of(DLDataType type) {
   // Codes of DLPack 1.1, later than the header this is built with.
   if (type.code == 10 && type.bits == 8) return DType::fp8_e4m3;
   if (type.code == 11 && type.bits == 8) return DType::fp8_e4m3fnuz;
+  if (type.code == 14 && type.bits == 8) return DType::ue8m0;
   return std::nullopt;
 }
 
@@ -45,6 +46,10 @@ const char* type_name(DType type) {
       return "int32";
     case DType::f32:
       return "float32";
+    case DType::ue8m0:
+      return "float8_e8m0fnu";
+    case DType::fp4_e2m1:
+      return "uint8 of two float4_e2m1fn";
   }
   return "";
 }

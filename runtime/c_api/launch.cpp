@@ -12,7 +12,8 @@ namespace {
 constexpr std::array<const char*, kOperands> kNames = {
     "q",          "k",           "v",           "o",           "lse",         "cu_seqlens_q", "cu_seqlens_k",
     "page_table", "seqlens_k",   "q_scale",     "k_scale",     "v_scale",     "sink",         "mask_bits",
-    "k_rope",     "captured[0]", "captured[1]", "captured[2]", "captured[3]", "first_keys",   "query_ends"};
+    "k_rope",     "captured[0]", "captured[1]", "captured[2]", "captured[3]", "first_keys",   "kv_factors",
+    "query_ends"};
 
 static_assert(std::size(kiln_attention_args{}.captured) == kCaptured);
 
@@ -30,6 +31,7 @@ std::array<DType, kOperands> needed_types(const Manifest& manifest) {
   types[index(Operand::q)] = manifest.dtype;
   types[index(Operand::k)] = types[index(Operand::v)] = manifest.kv_dtype;
   types[index(Operand::o)] = manifest.out_dtype;
+  types[index(Operand::k_scale)] = types[index(Operand::v_scale)] = manifest.scale_dtype();
   for (const Operand table : {Operand::cu_seqlens_q, Operand::cu_seqlens_k, Operand::page_table,
                               Operand::seqlens_k, Operand::mask_bits, Operand::first_keys}) {
     types[index(table)] = DType::i32;
@@ -137,6 +139,7 @@ AttentionArgs DlpackLauncher::convert(const Tensors& tensors, const kiln_attenti
   problem.k_rope = optional(Operand::k_rope);
   for (std::size_t i = 0; i < kCaptured; ++i) problem.captured[i] = optional(captured_operand(i));
   problem.first_keys = optional(Operand::first_keys);
+  problem.kv_factors = optional(Operand::kv_factors);
   problem.window = window_of(args);
   problem.max_seqlen_q = args.max_seqlen_q;
   problem.max_seqlen_k = args.max_seqlen_k;
@@ -167,6 +170,7 @@ void DlpackLauncher::launch(const kiln_attention_args& given, std::uint64_t stre
                            args.captured[2],
                            args.captured[3],
                            args.first_keys,
+                           args.kv_factors,
                            nullptr};  // query_ends: of kernels that the C interface makes none of
   for (const Operand operand : {Operand::q, Operand::k, Operand::v, Operand::o}) {
     if (tensors[index(operand)] == nullptr && (operand != Operand::v || takes_v_))

@@ -35,6 +35,7 @@ enum class Operand : std::uint8_t {
   captured_2,
   captured_3,
   first_keys,
+  kv_factors,
   query_ends
 };
 inline constexpr std::size_t kCaptured = std::tuple_size_v<decltype(AttentionArgs::captured)>;

@@ -65,6 +65,7 @@ constexpr PointerRole kPointers[] = {
     {"sink", Operand::sink},
     {"mask_bits", Operand::mask_bits},
     {"first_keys", Operand::first_keys},
+    {"kv_factors", Operand::kv_factors},
     {"query_ends", Operand::query_ends},
     {"rotary_cos", Operand::captured_0},  // of append kernels, which have no expression
     {"rotary_sin", Operand::captured_1},

@@ -42,6 +42,7 @@ FlatLaunch flatten(const AttentionArgs& args) {
   add_optional(Operand::k_rope, args.k_rope);
   for (std::size_t i = 0; i < kCaptured; ++i) add_optional(captured_operand(i), args.captured[i]);
   add_optional(Operand::first_keys, args.first_keys);
+  add_optional(Operand::kv_factors, args.kv_factors);
   add_optional(Operand::query_ends, args.query_ends);
   return flat;
 }

@@ -2,7 +2,9 @@
 // quantised K and V, sinks and bit masks. What lies on the device (page numbers, lengths) is the caller's
 // promise: looking at it would cost a synchronisation.
 #include <algorithm>
+#include <numeric>
 
+#include "generator/config/quantization.hpp"
 #include "generator/operands/operand_form.hpp"
 #include "runtime/launch/checker.hpp"
 
@@ -18,8 +20,9 @@ void check_small(Checker& check, const char* name, const Tensor& tensor, DType d
                 to_string(dtype));
   check.require(tensor.shape == shape && tensor.strides.size() == shape.size(),
                 "{} has shape {}, {} = {} is needed", name, show(tensor.shape), form, show(shape));
-  check.require(tensor.address != 0 && tensor.address % 4 == 0, "{} lies at {:#x}, a multiple of 4 is needed",
-                name, tensor.address);
+  const auto element = static_cast<std::uint64_t>(size_of(dtype));
+  check.require(tensor.address != 0 && tensor.address % element == 0,
+                "{} lies at {:#x}, a multiple of {} is needed", name, tensor.address, element);
 }
 
 void check_dense(Checker& check, const char* name, const Tensor& tensor, std::size_t first) {
@@ -145,6 +148,16 @@ void check_head_rows(Checker& check, const char* name, const Tensor& scale, bool
   }
 }
 
+/// Scales of a byte: those of a row are loaded in words as wide as their number allows.
+void check_block_scales(Checker& check, const char* name, const Tensor& scale) {
+  const std::int64_t unit = std::gcd(scale.shape.back(), std::int64_t{4});
+  check.require(scale.address % static_cast<std::uint64_t>(unit) == 0,
+                "{} lies at {:#x}, a multiple of {} is needed", name, scale.address, unit);
+  check.require(scale.shape.front() <= 1 || scale.strides.front() % unit == 0,
+                "{} has stride {} in its first dimension, a multiple of {} is needed", name,
+                scale.strides.front(), unit);
+}
+
 }  // namespace
 
 void check_scales(Checker& check, const Manifest& manifest, const AttentionArgs& args,
@@ -167,10 +180,18 @@ void check_scales(Checker& check, const Manifest& manifest, const AttentionArgs&
     } else {
       check_dense(check, name, *scale, shape.size() > 2 ? 1 : 0);
     }
+    if (has_block_scales(q)) check_block_scales(check, name, *scale);
   };
   one("q_scale", args.q_scale, args.q);
   one("k_scale", args.k_scale, args.k);
   one("v_scale", args.v_scale, args.v);
+  const bool factors = manifest.takes("kv_factors");
+  check.require(factors == args.kv_factors.has_value(), "{}",
+                factors ? "the kernel needs kv_factors, of K and of V"
+                        : "kv_factors was given, but the kernel takes none");
+  if (!factors || !args.kv_factors) return;
+  check_small(check, "kv_factors", *args.kv_factors, DType::f32, {2}, "[K's, V's]");
+  check_dense(check, "kv_factors", *args.kv_factors, 0);
 }
 
 namespace {

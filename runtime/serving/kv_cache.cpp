@@ -174,6 +174,7 @@ std::shared_ptr<const EmulationReport> append_kv(Kernel& kernel, const AppendArg
   attention.k_rope = args.k_rope;
   attention.k_scale = args.k_scale;
   attention.v_scale = args.v_scale;
+  attention.kv_factors = args.kv_factors;
   attention.captured = {args.rotary_cos, args.rotary_sin, args.rotary_seqlens};
   if (args.new_k.shape.size() == 3 && args.k.shape.size() == 4 && args.new_k.shape[1] != args.k.shape[2]) {
     fail("new_k has " + std::to_string(args.new_k.shape[1]) + " heads, the cache has " +

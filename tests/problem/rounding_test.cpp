@@ -7,6 +7,7 @@
 #include <random>
 
 #include "workbench/problem/rounding.hpp"
+#include "workbench/problem/scales.hpp"
 
 using namespace kiln;
 
@@ -26,6 +27,8 @@ const Format kFormats[] = {
      [](unsigned c) { return fp16_to_float(static_cast<std::uint16_t>(c)); }},
     {"e4m3", 0x7f, [](float x) { return unsigned{float_to_e4m3(x)}; },
      [](unsigned c) { return e4m3_to_float(static_cast<std::uint8_t>(c)); }},
+    {"e2m1", 8, [](float x) { return unsigned{float_to_e2m1(x)}; },
+     [](unsigned c) { return e2m1_to_float(static_cast<std::uint8_t>(c)); }},
     {"e4m3fnuz", 0x80, [](float x) { return unsigned{float_to_e4m3fnuz(x)}; },
      [](unsigned c) { return e4m3fnuz_to_float(static_cast<std::uint8_t>(c)); }},
 };
@@ -50,6 +53,40 @@ TEST_CASE("every code survives, midpoints go to the even code, neighbours of mid
     }
     CHECK(wrong == 0);
   }
+}
+
+TEST_CASE("powers of two as bytes, and pairs of four bits") {
+  for (int code = 0; code < 255; ++code)
+    CHECK(int{float_to_ue8m0(ue8m0_to_float(static_cast<std::uint8_t>(code)))} == code);
+  CHECK(std::isnan(ue8m0_to_float(0xff)));
+  CHECK(float_to_ue8m0(NAN) == 0xff);
+  CHECK(float_to_ue8m0(1.99F) == 127);
+  CHECK(ue8m0_to_float(0) == 0x1p-127F);
+  const float values[] = {0.5F, -6.0F, 9.0F, -0.2F};
+  const std::vector<std::byte> bytes = encode(DType::fp4_e2m1, values);
+  CHECK(bytes == std::vector{std::byte{0xf1}, std::byte{0x87}});
+  CHECK(decode(DType::fp4_e2m1, bytes) == std::vector<float>{0.5F, -6.0F, 6.0F, -0.0F});
+}
+
+TEST_CASE("scales of blocks by the rules of their formats") {
+  // 9 has the exponent 3, which goes to 8: a scale of 2^-5; only beyond 14 do values saturate.
+  std::vector<float> row(64, 0.25F);
+  row[3] = 9.0F, row[40] = -15.0F;
+  const Quantization mx{Quantization::Granularity::per_block, 32, DType::ue8m0};
+  const Scales powers = quantize(mx, DType::fp8_e4m3, 1, 64, row);
+  CHECK(powers.values == std::vector<float>{0x1p-5F, 0x1p-5F});
+  CHECK(row[3] == 288.0F);
+  CHECK(row[40] == -448.0F);
+  std::vector<float> four(32, 0.0F);
+  four[0] = 12.0F, four[1] = -3.0F, four[20] = 0x1p-20F;
+  const Quantization nv{Quantization::Granularity::per_block, 16, DType::fp8_e4m3};
+  const Scales scales = quantize(nv, DType::fp4_e2m1, 1, 32, four);
+  CHECK(scales.factor == 12.0F / (6.0F * 448.0F));
+  CHECK(scales.values == std::vector<float>{448.0F, 0.0F});
+  CHECK(four[0] == 6.0F);
+  CHECK(four[1] == -1.5F);
+  CHECK(four[20] == 0.0F);
+  CHECK(scales.at(0, 0, 1) * four[1] == doctest::Approx(-3.0));
 }
 
 TEST_CASE("known values, overflow, NaN and signs") {

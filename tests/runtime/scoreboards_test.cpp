@@ -48,6 +48,7 @@ TEST_CASE("a result is waited for before it is used or written again") {
   // The second half of 64 bits, an address, what is stored, a predicate, a uniform register.
   CHECK(Code().add("LDG.E.64 R4, [R2.64]", 0, 0).add("MOV R7, R5").missing().size() == 1);
   CHECK(Code().add("LDC.64 R4, c[0x0][0x28]", 0, 1).add("LDG.E R8, desc[UR4][R4.64]").missing().size() == 2);
+  CHECK(Code().add("LDC R14, c[0x0][0x28]", 0, 1).add("SHF.L.U64.HI R13, R8, 0x2, R9").missing().empty());
   CHECK(Code().add("LDS.128 R4, [R2]", 0, 1).add("STS [R9], R7").missing().size() == 1);
   CHECK(Code()
             .add("SYNCS.PHASECHK.TRANS64.TRYWAIT P0, [R2], R3", 0, 1)

@@ -49,6 +49,8 @@ TEST_CASE("rows are stored as the host stores them, and nothing else changes") {
       R"("kv_dtype": "int8", "operand": {"quantization": {"granularity": 32}})",
       R"("kv_dtype": "fp8_e4m3", "operand": {"quantization": {"granularity": 64}})",
       R"("kv_dtype": "int8", "operand": {"quantization": {"granularity": "per_token", "layout": "head_major"}})",
+      R"("kv_dtype": "fp8_e4m3", "operand": {"quantization": {"granularity": 32, "scale_dtype": "ue8m0"}})",
+      R"("dtype": "fp16", "kv_dtype": "fp4_e2m1", "operand": {"quantization": {"granularity": 16, "scale_dtype": "fp8_e4m3"}})",
       R"("cache_depth": 160, "head_dim_offset": 32)",
       R"("num_q_heads": 8, "kv_num_heads": 2)",
       R"("kv_dtype": "int8", "cache_depth": 112, "operand": {"quantization": {"granularity": "per_token"}})",
@@ -65,7 +67,7 @@ TEST_CASE("rows are stored as the host stores them, and nothing else changes") {
     const DType stored = config.kv_dtype.value_or(config.dtype);
     const auto quantization = config.operand->quantization;
     const bool by_head = scales_by_head(quantization);
-    const std::int64_t row_depth = config.cache_depth.value_or(kDepth),
+    const std::int64_t depth = kDepth / numbers_of(stored), row_depth = config.cache_depth.value_or(depth),
                        first = config.head_dim_offset.value_or(0);
     std::vector<float> k = random_normal(static_cast<std::size_t>(rows * kHeads * kDepth), 1, 0),
                        v = random_normal(k.size(), 1, 1);
@@ -96,11 +98,12 @@ TEST_CASE("rows are stored as the host stores them, and nothing else changes") {
     args.seqlens_k = Tensor::dense(d_lengths.address(), DType::i32, {3});
     args.cu_seqlens_q = Tensor::dense(d_offsets.address(), DType::i32, {4});
     args.max_rows = 5;
-    DeviceBuffer k_scale, v_scale;
+    DeviceBuffer k_scale, v_scale, factors;
     std::size_t per_row = 0;
     if (quantization) {
       std::vector<std::int64_t> shape{static_cast<std::int64_t>(scales.values.size())};
       std::vector<float> given = scales.values;
+      const DType type = quantization->scale_dtype;
       if (scales.by_token()) {
         per_row = static_cast<std::size_t>(kHeads * scales.groups());
         shape = {pages, kPage, kHeads};
@@ -108,10 +111,13 @@ TEST_CASE("rows are stored as the host stores them, and nothing else changes") {
         if (scales.groups() > 1) shape.push_back(scales.groups());
         given.assign(static_cast<std::size_t>(pages * kPage) * per_row, -5.0F);
       }
-      k_scale = upload(std::as_bytes(std::span(given)));
-      v_scale = upload(std::as_bytes(std::span(given)));
-      args.k_scale = Tensor::dense(k_scale.address(), DType::f32, shape);
-      args.v_scale = Tensor::dense(v_scale.address(), DType::f32, shape);
+      k_scale = upload(encode(type, given));
+      v_scale = upload(encode(type, given));
+      args.k_scale = Tensor::dense(k_scale.address(), type, shape);
+      args.v_scale = Tensor::dense(v_scale.address(), type, shape);
+      const float two[] = {scales.factor, scales.factor};
+      factors = upload(std::as_bytes(std::span(two)));
+      if (stored == DType::fp4_e2m1) args.kv_factors = Tensor::dense(factors.address(), DType::f32, {2});
     }
     const auto report = append_kv(*kernel, args);
     REQUIRE(report);
@@ -126,16 +132,17 @@ TEST_CASE("rows are stored as the host stores them, and nothing else changes") {
       const std::int64_t b = row < 5 ? 0 : 1, token = row < 5 ? 6 + row : row - 5;
       const std::int64_t at = table[static_cast<std::size_t>(b * 3 + token / kPage)] * kPage + token % kPage;
       for (std::int64_t h = 0; h < kHeads; ++h) {
-        std::copy_n(wanted.begin() + (row * kHeads + h) * kDepth * size, kDepth * size,
+        std::copy_n(wanted.begin() + (row * kHeads + h) * depth * size, depth * size,
                     expected.begin() + ((at * kHeads + h) * row_depth + first) * size);
       }
       for (std::size_t i = 0; i < per_row; ++i) {
-        float scale = 0;
         const auto head = static_cast<std::int64_t>(i);
         const std::int64_t place = by_head ? (at / kPage * kHeads + head) * kPage + at % kPage
                                            : at * static_cast<std::int64_t>(per_row) + head;
-        std::memcpy(&scale, got_scales.data() + place * 4, 4);
-        CHECK(scale == scales.values[static_cast<std::size_t>(row) * per_row + i]);
+        const DType type = quantization->scale_dtype;
+        const std::span one(got_scales.data() + static_cast<std::size_t>(place) * size_of(type),
+                            size_of(type));
+        CHECK(decode(type, one).front() == scales.values[static_cast<std::size_t>(row) * per_row + i]);
       }
     }
     CHECK(got == expected);

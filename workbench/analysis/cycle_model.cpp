@@ -9,6 +9,7 @@
 
 #include <kiln/error.hpp>
 
+#include "generator/config/quantization.hpp"
 #include "generator/operands/operand_form.hpp"
 #include "workbench/verify/runner.hpp"
 
@@ -59,12 +60,14 @@ std::unique_ptr<emulator::Trace> run_items(Runtime& runtime, const KernelSource&
   return trace;
 }
 
-/// Bytes of a key and its value, of one KV head.
+/// Bytes of a key and its value, of one KV head, with their scales where these are bytes within a row.
 double row_bytes(const Config& resolved) {
   const DType type = resolved.kv_dtype.value_or(resolved.dtype);
   const int columns =
       resolved.depth + (resolved.v_from_k.value_or(false) ? 0 : resolved.ov_depth.value_or(resolved.depth));
-  return static_cast<double>(columns) * static_cast<double>(size_of(type));
+  const auto& scales = resolved.operand ? resolved.operand->quantization : std::nullopt;
+  const double scale = has_block_scales(scales) ? 1.0 / scales->block : 0.0;
+  return columns * (static_cast<double>(size_of(type)) / numbers_of(type) + scale);
 }
 
 /// Each multiprocessor has its share of the memory's rate, where that is less than what L2 gives.

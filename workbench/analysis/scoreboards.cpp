@@ -69,6 +69,7 @@ int width_of(std::string_view op) {
   const auto has = [&](std::string_view part) { return op.find(part) != std::string_view::npos; };
   if (op.starts_with("LDSM")) return has(".4") ? 4 : has(".2") ? 2 : 1;
   if (op.starts_with("CS2R")) return has(".32") ? 1 : 2;
+  if (op.starts_with("SHF")) return 1;  // of 64 bits, U64, it gives one half
   if (op.starts_with("IMAD.WIDE") || op.starts_with("UIMAD.WIDE")) return 2;
   return has(".128") ? 4 : has(".64") || has(".U64") ? 2 : 1;
 }

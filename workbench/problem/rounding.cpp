@@ -85,6 +85,10 @@ void with_codec(DType dtype, Visit visit) {
           float{}, [](float x) { return x; }, [](float x) { return x; });
     case DType::int8:
       return visit(std::int8_t{}, float_to_int8, [](std::int8_t x) { return static_cast<float>(x); });
+    case DType::ue8m0:
+      return visit(std::uint8_t{}, float_to_ue8m0, ue8m0_to_float);
+    case DType::fp4_e2m1:
+      return visit(std::uint8_t{}, float_to_e2m1, e2m1_to_float);
     case DType::i32:
       break;
   }
@@ -123,6 +127,28 @@ std::uint8_t float_to_e4m3(float value) {
 std::uint8_t float_to_e4m3fnuz(float value) {
   return to_fp8(value, kE4M3Fnuz);
 }
+constexpr float kE2M1[] = {0, 0.5F, 1, 1.5F, 2, 3, 4, 6};
+std::uint8_t float_to_e2m1(float value) {
+  const float magnitude = std::isnan(value) ? 6.0F : std::fabs(value);
+  std::uint8_t code = 0;
+  // Half way between two the even code is nearest.
+  for (std::uint8_t next = 1; next < 8; ++next) {
+    const float middle = (kE2M1[next - 1] + kE2M1[next]) / 2;
+    if (magnitude > middle || (magnitude == middle && next % 2 == 0)) code = next;
+  }
+  return static_cast<std::uint8_t>(code | (std::signbit(value) && !std::isnan(value) ? 8 : 0));
+}
+float e2m1_to_float(std::uint8_t bits) {
+  return (bits & 8) != 0 ? -kE2M1[bits & 7] : kE2M1[bits & 7];
+}
+std::uint8_t float_to_ue8m0(float value) {
+  if (!std::isfinite(value) || value < 0) return 0xff;
+  // A float has the same bias; below 2^-126 its exponent reads as that of 2^-127.
+  return static_cast<std::uint8_t>(std::bit_cast<std::uint32_t>(value) >> 23);
+}
+float ue8m0_to_float(std::uint8_t bits) {
+  return bits == 0xff ? std::numeric_limits<float>::quiet_NaN() : std::ldexp(1.0F, bits - 127);
+}
 float bf16_to_float(std::uint16_t bits) {
   return from_bf16(bits);
 }
@@ -148,6 +174,12 @@ float e4m3fnuz_to_float(std::uint8_t bits) {
 }
 
 std::vector<std::byte> encode(DType dtype, std::span<const float> values) {
+  if (dtype == DType::fp4_e2m1) {
+    std::vector<std::byte> pairs(values.size() / 2);
+    for (std::size_t i = 0; i < pairs.size(); ++i)
+      pairs[i] = static_cast<std::byte>(float_to_e2m1(values[2 * i]) | float_to_e2m1(values[2 * i + 1]) << 4);
+    return pairs;
+  }
   std::vector<std::byte> bytes(values.size() * size_of(dtype));
   with_codec(dtype, [&]<class Bits>(Bits, auto to, auto) {
     // The vector's storage is aligned for every element type here.
@@ -157,7 +189,13 @@ std::vector<std::byte> encode(DType dtype, std::span<const float> values) {
 }
 
 std::vector<float> decode(DType dtype, std::span<const std::byte> bytes) {
-  std::vector<float> values(bytes.size() / size_of(dtype));
+  std::vector<float> values(bytes.size() / size_of(dtype) * static_cast<std::size_t>(numbers_of(dtype)));
+  if (dtype == DType::fp4_e2m1) {
+    for (std::size_t i = 0; i < values.size(); ++i)
+      values[i] =
+          e2m1_to_float(static_cast<std::uint8_t>(static_cast<unsigned>(bytes[i / 2]) >> 4 * (i % 2) & 15));
+    return values;
+  }
   with_codec(dtype, [&]<class Bits>(Bits, auto, auto from) {
     convert_all(std::span(reinterpret_cast<const Bits*>(bytes.data()), values.size()), values.data(), from);
   });

@@ -18,7 +18,8 @@ struct Scales {
   std::int64_t heads = 1, depth = 1;
   std::vector<float> values;  ///< [1], [heads], [requests, heads], [total, heads] or [total, heads, groups]
   std::vector<std::int64_t> starts =
-      {};  ///< of scales per sequence: first token of each request, and how many in all
+      {};            ///< of scales per sequence: first token of each request, and how many in all
+  float factor = 1;  ///< of all of them, beside fp4_e2m1
 
   /// Scales of a head's row.
   std::int64_t groups() const {
@@ -46,7 +47,7 @@ struct Scales {
     return at((token * heads + head) * groups() + d / quantization.block);
   }
   double at(std::int64_t token, std::int64_t head, std::int64_t d) const {
-    return values[index(token, head, d)];
+    return static_cast<double>(values[index(token, head, d)]) * factor;
   }
 };
 

@@ -13,8 +13,8 @@ namespace {
 // A value that the first launch writes poison over is caught whatever the kernel does later; rows past the
 // last are guards.
 struct DeviceTensors {
-  DeviceBuffer q, k, k_rope, v, o, lse, cu_q, cu_k, lengths_k, table, q_scale, k_scale, v_scale, sink, mask,
-      first_keys;
+  DeviceBuffer q, k, k_rope, v, o, lse, cu_q, cu_k, lengths_k, table, q_scale, k_scale, v_scale, kv_factors,
+      sink, mask, first_keys;
   std::vector<DeviceBuffer> captured;
 };
 
@@ -148,6 +148,7 @@ class Job {
     const auto in_memory = [&](const std::vector<float>& values, std::int64_t columns, std::int64_t row) {
       const std::size_t size = size_of(manifest_.kv_dtype);
       std::vector<std::byte> rows = encode(manifest_.kv_dtype, values);
+      columns /= numbers_of(manifest_.kv_dtype);
       if (row != columns) {
         rows =
             pack_columns(rows, static_cast<std::size_t>(columns) * size, static_cast<std::size_t>(row) * size,
@@ -179,6 +180,11 @@ class Job {
       t_.k_scale = upload_scales(runtime, *work_.k_scale, "K scales");
     if (manifest_.takes("v_scale") && work_.v_scale)
       t_.v_scale = upload_scales(runtime, *work_.v_scale, "V scales");
+    if (manifest_.takes("kv_factors")) {
+      const float factors[] = {work_.k_scale ? work_.k_scale->factor : 1.0F,
+                               work_.v_scale ? work_.v_scale->factor : 1.0F};
+      t_.kv_factors = upload(runtime, std::as_bytes(std::span(factors)), "factors of K and V");
+    }
     if (pages_) {
       t_.table = upload(runtime, std::as_bytes(std::span<const std::int32_t>(pages_->entries)), "page table");
     }
@@ -208,10 +214,11 @@ class Job {
   }
 
   DeviceBuffer upload_scales(Runtime& runtime, const Scales& scales, const char* name) const {
-    std::vector<std::byte> bytes = encode(DType::f32, scales.values);
+    const DType type = scales.quantization.scale_dtype;
+    std::vector<std::byte> bytes = encode(type, scales.values);
     if (scales.by_token()) {
-      const auto row = static_cast<std::size_t>(scales.heads * scales.groups()) * sizeof(float);
-      bytes = in_form(std::move(bytes), row, poison_of(DType::f32));
+      const auto row = static_cast<std::size_t>(scales.heads * scales.groups()) * size_of(type);
+      bytes = in_form(std::move(bytes), row, poison_of(type));
     }
     if (scales_by_head(scales.quantization))
       bytes = pack_by_head(bytes, scales.heads, scale_groups(), poison_of(DType::f32));
@@ -245,7 +252,7 @@ class Job {
       tensor.shape = std::move(shape);
       return tensor;
     }
-    return Tensor::dense(buffer.address(), DType::f32, std::move(shape));
+    return Tensor::dense(buffer.address(), scales->quantization.scale_dtype, std::move(shape));
   }
 
   void add_scales(AttentionArgs& args, std::int64_t batch) const {
@@ -260,6 +267,8 @@ class Job {
     }
     args.k_scale = scales_of(t_.k_scale, work_.k_scale, args.k, batch);
     args.v_scale = scales_of(t_.v_scale, work_.v_scale, args.v, batch);
+    if (t_.kv_factors.address() != 0)
+      args.kv_factors = Tensor::dense(t_.kv_factors.address(), DType::f32, {2});
   }
 
   // What the kernel is called with: once, or per request where a contiguous kernel meets different lengths.
@@ -365,7 +374,8 @@ class Job {
         row = 0;
         for (std::size_t b = 0; b < request; ++b) row += padded_rows(s.lengths_k[b]);
       }
-      scale->address += static_cast<std::uint64_t>(row * scales->heads * scales->groups()) * sizeof(float);
+      scale->address += static_cast<std::uint64_t>(row * scales->heads * scales->groups()) *
+                        size_of(scales->quantization.scale_dtype);
     };
     skip(args.k_scale, work_.k_scale);
     skip(args.v_scale, work_.v_scale);

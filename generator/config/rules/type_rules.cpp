@@ -4,6 +4,7 @@
 
 #include "base/grid.hpp"
 #include "generator/config/defaults.hpp"
+#include "generator/config/quantization.hpp"
 #include "generator/config/rope.hpp"
 #include "generator/config/rules/rule_sets.hpp"
 
@@ -118,6 +119,22 @@ std::string scale_layout(const Config& c) {
   return "layout head_major orders scales per token, and there are none";
 }
 
+/// Numbers of four bits, and scales of a byte, are those of a format of blocks.
+std::string scale_type(const Config& c) {
+  const Quantization q = c.operand.value_or(OperandConfig{}).quantization.value_or(Quantization{});
+  const bool named = kv_dtype(c) == DType::fp4_e2m1 || q.scale_dtype != DType::f32;
+  std::string formats;
+  for (const BlockFormat& format : kBlockFormats) {
+    const bool blocks = q.granularity == Quantization::Granularity::per_block && q.block == format.block;
+    if (kv_dtype(c) == format.element && q.scale_dtype == format.scale && blocks) return "";
+    if (kv_dtype(c) != format.element && q.scale_dtype != format.scale) continue;
+    formats +=
+        fmt::format("{}{} is kv_dtype {} with granularity {} and scale_dtype {}", formats.empty() ? "" : ", ",
+                    format.name, to_string(format.element), format.block, to_string(format.scale));
+  }
+  return named ? formats : "";
+}
+
 std::string heads(const Config& c) {
   if (!c.num_q_heads || !c.kv_num_heads || *c.num_q_heads % *c.kv_num_heads == 0) return "";
   return fmt::format("num_q_heads ({}) must be a multiple of kv_num_heads ({})", *c.num_q_heads,
@@ -179,6 +196,11 @@ std::vector<Rule> type_rules() {
        kAllTargets,
        {"/operand/quantization/layout", "/operand/quantization/granularity"},
        scale_layout},
+      {"schema",
+       "OCP MX 1.0",
+       kAllTargets,
+       {"/operand/quantization/scale_dtype", "/operand/quantization/granularity", "/kv_dtype"},
+       scale_type},
       {"schema", "2.2", kAllTargets, {"/cache_depth", "/head_dim_offset", "/depth"}, cache_row},
       {"schema", "2.2, 1.3", kAllTargets, {"/head_dim_offset"}, first_column_aligned},
       {"schema", "2.2, 1.3", kAllTargets & ~kTma, {"/cache_depth"}, cache_row_aligned},

@@ -30,6 +30,9 @@ void MeaningCheck::keys(std::initializer_list<std::string_view> own_keys) const 
       "q_depth",     "cache_depth", "nope_depth",  "rope_depth",   "v_from_k", "head_dim_offset"};
   keys.insert(keys.end(), own_keys);
   refuse_unsupported(user_, schedule_, keys, out_);
+  const bool block_scales = std::find(keys.begin(), keys.end(), kBlockScales) != keys.end();
+  takes(block_scales || !has_block_scales(filled_.operand->quantization), "/operand/quantization/scale_dtype",
+        "takes scales of f32", "f32");
 }
 
 void MeaningCheck::takes(bool fits, std::string_view pointer, std::string_view what,
@@ -63,7 +66,8 @@ void MeaningCheck::takes_16_bit_or_bytes() const {
 
 void MeaningCheck::takes_kv_of_dtype_or_bytes() const {
   const DType kv = *filled_.kv_dtype;
-  const bool bytes = kv == DType::fp8_e4m3 || kv == DType::int8;
+  const bool bytes =
+      kv == DType::fp8_e4m3 || kv == DType::int8 || kv == DType::fp4_e2m1;  // by its scales, if at all
   takes(kv == user_.dtype || bytes, "/kv_dtype", "takes kv_dtype equal to dtype, fp8_e4m3 and int8",
         std::string(to_string(user_.dtype)) + ", fp8_e4m3, int8");
   takes(!filled_.operand->quantization || bytes, "/operand/quantization", "takes no scales for 16-bit keys",
@@ -141,6 +145,7 @@ void MeaningCheck::takes_ring_of_strips() const {
 void MeaningCheck::takes_one_scale_a_row() const {
   const auto& scales = filled_.operand->quantization;
   if (!scales || scales->granularity != Quantization::Granularity::per_block) return;
+  if (has_block_scales(scales)) return;
   takes(scales->block >= std::max(user_.depth, *filled_.ov_depth), "/operand/quantization/granularity",
         "has one scale a row", "per_tensor, per_head, per_token");
 }

@@ -10,13 +10,16 @@
 
 namespace kiln {
 
+/// Beside the keys of a schedule: it takes scales of a byte within a row.
+inline constexpr std::string_view kBlockScales = "block scales";
+
 class MeaningCheck {
  public:
   /// `user` is what messages quote, `filled` the same config with its defaults. All three outlive the check.
   MeaningCheck(const Config& user, const Config& filled, std::string_view schedule, Violations& out);
 
   /// Refuses every set key but those that all schedules take (types, shapes, operand, mask, tiles) and
-  /// `own_keys`.
+  /// `own_keys`, and scales that are not f32 without kBlockScales.
   void keys(std::initializer_list<std::string_view> own_keys) const;
   /// Refuses the value at `pointer` unless it `fits`: "SCHEDULE WHAT", with `legal` as the way out.
   void takes(bool fits, std::string_view pointer, std::string_view what, const std::string& legal) const;
@@ -43,7 +46,7 @@ class MeaningCheck {
   void takes_rope_tensor(int unit, const std::string& units, bool beside_bytes = false) const;
   /// With full_kv false: blocks of one strip, in a ring of their own and no stages of whole tiles.
   void takes_ring_of_strips() const;
-  /// Scales of a tensor, a head or a key; one of n elements where that is the whole row.
+  /// Scales of a tensor, a head or a key; one of n elements where that is the whole row, or of a byte.
   void takes_one_scale_a_row() const;
   /// One pass over the keys, one query head a row.
   void takes_whole_prefill() const;

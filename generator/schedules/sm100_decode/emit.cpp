@@ -14,7 +14,7 @@ namespace {
 using Kind = KernelParam::Kind;
 std::vector<KernelParam> kernel_params(const DecodePlan& p, const KeyScales& scales) {
   const auto map = [&p](int columns) {
-    return p.narrow ? p.operand->map(p.v_in_k ? p.chunk_columns() : columns, 0, 128)
+    return p.narrow ? p.operand->map(p.v_in_k ? p.chunk_columns() : p.row_bytes(columns), 0, 128)
                     : p.operand->map(64, p.kRowBytes, 128);
   };
   std::vector<KernelParam> params{{Kind::tensor_map, "k", map(p.depth)}};
@@ -117,6 +117,7 @@ KernelSource emit_decode(const DecodePlan& p) {
   body.line("extern \"C\" __global__ void __launch_bounds__({}, 1)", p.num_threads());
   body.open("{}({})", entry_name(*p.config.name),
             parameter_list(params, {.kv_bytes = p.narrow,
+                                    .scale_bytes = p.block > 0,
                                     .o_floats = *p.config.out_dtype == DType::f32,
                                     .const_values = true,
                                     .one_per_line = true}));

@@ -206,7 +206,7 @@ std::string section(std::string_view name, const Holes& holes) {
 }
 
 /// Of set-up: what stands there or does not.
-void add_conditional_lines(Holes& holes, const DecodePlan& p) {
+void add_conditional_lines(Holes& holes, const DecodePlan& p, bool converters_wait) {
   holes.text("arrivals",
              p.stream->splits()
                  ? fmt::format("int* const arrivals_before = (int*)(smem_bytes + {});\n", p.smem_flag)
@@ -215,8 +215,9 @@ void add_conditional_lines(Holes& holes, const DecodePlan& p) {
   const bool late = !p.stream->range_reads_lengths();
   const bool unwritten = p.latent_bytes() ? p.k_columns != p.rings.padded_qk : p.ov_depth != p.padded_ov();
   holes.text("zero_columns", unwritten ? section("zero_columns", holes) : "");
-  // The role reads lengths, which the range did not need.
-  holes.text("wait_for_lengths", late ? "if (launch_before != 2) wait_for_launch_before();\n" : "");
+  // The role reads lengths, which the range did not need, or scales.
+  holes.text("wait_for_lengths",
+             converters_wait ? "if (launch_before != 2) wait_for_launch_before();\n" : "");
   holes.text(
       "wait_for_lengths_of_products",
       late
@@ -232,6 +233,8 @@ void add_scale_blocks(Holes& holes, const Rings& rings, const KeyScales& scales)
   holes.text("head_scale", text_of([&](Writer& w) { scales.emit_item(w); }));
   holes.text("softmax_step", text_of([&](Writer& w) { rings.emit_softmax_step(w), scales.emit_step(w); }));
   holes.text("turn", text_of([&](Writer& w) { scales.emit_turn(w); }));
+  holes.text("scales_of_item", text_of([&](Writer& w) { scales.emit_load_first(w); }));
+  holes.text("scales_of_tile", text_of([&](Writer& w) { scales.emit_load_ahead(w); }));
   holes.text("next_turn", text_of([&](Writer& w) { scales.emit_next_turn(w); }));
 }
 
@@ -244,8 +247,9 @@ Holes holes_of(const DecodePlan& p, const Rings& rings, const KeyScales& scales)
   add_lanes(holes, p);
   add_ring_blocks(holes, p, rings);
   add_scale_blocks(holes, rings, scales);
+  scales.add_texts(holes);
   for (const auto& block : kBlocks) holes.text(block.first, text_of([&](Writer& w) { block.second(w, p); }));
-  add_conditional_lines(holes, p);
+  add_conditional_lines(holes, p, rings.converters_wait());
   holes.when("splits", p.stream->splits()).when("sink", p.results.sink()).when("lse", p.results.lse());
   holes.when("hidden", p.hidden.on()).when("token", p.token_scale).when("rotary", p.rope_sums());
   holes.text("copy_q", section(rings.query(), holes))

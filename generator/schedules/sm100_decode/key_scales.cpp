@@ -28,6 +28,7 @@ class TokenScales : public KeyScales {
     add_scale_strides(params, *p_.config.operand, !p_.v_in_k);
   }
   void use(Prelude& prelude) const override {
+    KeyScales::use(prelude);
     prelude.use("copy_async_4"), prelude.use("store_shared_float");
   }
   void emit_places(Writer& w) const override {
@@ -79,7 +80,13 @@ class LatentTokenScales final : public TokenScales {
 
 }  // namespace
 
+void KeyScales::use(Prelude& prelude) const {
+  if (p_.narrow && p_.block == 0)
+    prelude.use(*p_.config.kv_dtype == DType::int8 ? "int8_to_fp16" : "e4m3_to_fp16");
+}
+
 std::unique_ptr<const KeyScales> scales_of(const DecodePlan& p) {
+  if (p.block > 0) return block_scales(p);
   if (p.token_scale && p.v_in_k) return std::make_unique<LatentTokenScales>(p);
   if (p.token_scale) return std::make_unique<TokenScales>(p);
   if (p.head_scale) return std::make_unique<HeadScales>(p);

@@ -24,9 +24,16 @@ constexpr int kMostStages = 4;
 
 /// What a thread that has 168 registers takes.
 void check_bytes(const Config& m, const MeaningCheck& check) {
-  const auto& scales = m.operand->quantization;
-  check.takes(!scales || scales->scale_dtype == DType::f32, "/operand/quantization", "takes scales of f32",
-              "f32");
+  const bool blocks = has_block_scales(m.operand->quantization);
+  check.takes(!blocks || !*m.v_from_k, "/operand/quantization/scale_dtype",
+              "takes scales of f32 where V lies in K's rows", "f32");
+  check.takes(!has_powers(m.operand->quantization) || m.dtype == DType::bf16, "/dtype",
+              "multiplies in bf16 where scales are powers of two", "bf16");
+  const int numbers = numbers_of(*m.kv_dtype);
+  check.takes(numbers == 1 || *m.v_from_k || (m.depth % 32 == 0 && *m.ov_depth % 32 == 0), "/depth",
+              "takes rows of whole 16 bytes", std::to_string(align_up(m.depth, 32)));
+  check.takes(numbers == 1 || (*m.head_dim_offset == 0 && *m.cache_depth == m.depth), "/cache_depth",
+              "reads whole rows where a byte has two numbers", "leave it out");
   check.takes(m.score_mod->tensors.size() <= 2, "/score_mod",
               "has registers for two tensors of a score_mod where keys are bytes", "none");
   check.takes(m.mask->kind != MaskConfig::Kind::custom || !modifier_kind(*m.score_mod).by_place, "/score_mod",
@@ -37,8 +44,10 @@ void check_bytes(const Config& m, const MeaningCheck& check) {
 void check_pieces(const Config& m, const MeaningCheck& check) {
   if (!operand_form(m.operand->kind).pages()) return;
   const int piece = sm90::MHAOperand::piece_rows(128, *m.operand->page_size);
-  check.takes(piece * m.depth % 128 == 0 && piece * *m.ov_depth % 128 == 0, "/operand/page_size",
-              "takes pages of bytes whose rows in a tile are a multiple of 128 bytes", "8, 16");
+  const int numbers = numbers_of(*m.kv_dtype);
+  check.takes(piece * m.depth / numbers % 128 == 0 && piece * *m.ov_depth / numbers % 128 == 0,
+              "/operand/page_size", "takes pages of bytes whose rows in a tile are a multiple of 128 bytes",
+              "8, 16");
 }
 
 /// Columns in whole swizzle spans.
@@ -79,9 +88,9 @@ bool check_meaning(const Config& c, Violations& out) {
   const Config m = with_shared_defaults(c);
   const MeaningCheck check(c, m, kName, out);
   if (*m.v_from_k)
-    check.keys({"BK", "swizzle", "num_kv_stages", "num_qk_stages", "rope"});
+    check.keys({"BK", "swizzle", "num_kv_stages", "num_qk_stages", "rope", kBlockScales});
   else
-    check.keys({"BK", "swizzle", "num_kv_stages"});
+    check.keys({"BK", "swizzle", "num_kv_stages", kBlockScales});
   check.takes_16_bit();
   check.takes_kv_of_dtype_or_bytes();
   check.takes_one_scale_a_row();
@@ -370,9 +379,13 @@ std::optional<DecodePlan> plan_decode(Config c, Violations& out) {
   p.narrow = size_of(*c.kv_dtype) == 1;
   p.v_in_k = *c.v_from_k;
   p.BN = p.v_in_k ? 64 : 128;
-  p.math = p.narrow ? DType::fp16 : c.dtype;
-  p.token_scale = scales_by_row(c.operand->quantization);
-  p.head_scale = c.operand->quantization.has_value() && !p.token_scale;
+  const auto& scales = c.operand->quantization;
+  p.block = has_block_scales(scales) ? scales->block : 0;
+  // BF16 has the range of scales that are powers of two, and holds E4M3 times one exactly; FP16 holds E2M1 times E4M3.
+  p.numbers = numbers_of(*c.kv_dtype);
+  p.math = !p.narrow ? c.dtype : has_powers(scales) ? DType::bf16 : DType::fp16;
+  p.token_scale = scales_by_row(scales) && p.block == 0;
+  p.head_scale = scales.has_value() && !scales_by_row(scales);
   p.hidden = HiddenValues::of(c, pack_name(*c.out_dtype), score_dialect());
   if (!choose_tile(p, c, refuse) || !choose_stages(p, c, refuse)) return std::nullopt;
   const std::array<int, 3> shape{p.BN, p.BM, 16};

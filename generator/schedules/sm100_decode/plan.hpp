@@ -7,6 +7,7 @@
 
 #include <fmt/format.h>
 
+#include "base/integers.hpp"
 #include "generator/schedules/schedule.hpp"
 #include "generator/systems/fa4_config.hpp"
 #include "generator/systems/hidden_values.hpp"
@@ -32,11 +33,13 @@ struct DecodePlan {
   int places = 1;         ///< of bytes: tiles of FP16; of a latent cache 2 where they fit
   int BN = 128;           ///< keys of a tile: rows of the matrix instruction of S', 128 or 64
   RowResults results;
-  /// K and V of one byte an element: four more warps turn tiles into FP16, which is the type of all products then.
+  /// K and V of one byte an element: four more warps turn tiles into 16 bits, `math`, the type of all products then.
   bool narrow = false;
   DType math = DType::bf16;
   bool head_scale = false;   ///< one scale of K and of V for a head, or for all
   bool token_scale = false;  ///< one for each key
+  int numbers = 1;           ///< of K and V in a byte
+  int block = 0;  ///< columns of a scale of a byte, which goes into what bytes become; 0: there is none
   /// V is the first columns of K's rows (a latent cache): one ring, and P lies in K's slot behind V's columns.
   bool v_in_k = false;
 
@@ -90,9 +93,12 @@ struct DecodePlan {
   int rope_bytes() const { return rope_panels() * rope_tile().panel_bytes(); }
   SmemTile rope_tile() const { return {BN, kRowBytes, 2}; }
   /// Bytes of a tile of K or V as it comes, where it is converted.
-  int raw_bytes(bool of_k) const { return BN * (of_k ? depth : ov_depth); }
+  int raw_bytes(bool of_k) const { return BN * row_bytes(of_k ? depth : ov_depth); }
+  int row_bytes(int columns) const { return columns / numbers; }
   /// Of the scales of K's or V's keys, of slot 0.
   int raw_scales_at(bool of_k) const { return smem_raw_scales + (of_k ? 0 : num_kv_stages * 4 * BN); }
+  /// Bytes of scales of a row of K or V.
+  int scale_bytes(bool of_k) const { return ceil_div(of_k ? depth : ov_depth, block); }
   bool scaled() const { return head_scale || token_scale; }
   int k_steps() const { return (rope_apart() ? k_columns : depth) / 16; }
   int v_steps() const { return BN / 16; }

@@ -38,9 +38,11 @@ class ByteRings final : public WidenedRings {
   void emit_load_k(Writer& w) const override { emit_load_bytes(w, k()); }
   void emit_load_v(Writer& w) const override { emit_load_bytes(w, v()); }
   const char* converters_note() const override {
-    return "// ---- bytes to FP16: K and V of a tile, each into one place that the products free";
+    return p_.block > 0
+               ? "// ---- bytes and their scales to 16 bits: K and V of a tile, each into one place that the products free"
+               : "// ---- bytes to FP16: K and V of a tile, each into one place that the products free";
   }
-  const char* convert_function() const override { return "convert"; }
+  const char* convert_function() const override { return scales_.convert_function(); }
   std::string k_get() const override { return "k_desc"; }
   std::string v_get() const override { return "v_desc"; }
 
@@ -69,12 +71,12 @@ class ByteRings final : public WidenedRings {
   void emit_load_bytes(Writer& w, const RawTensor& of) const;
 };
 
-/// The tile that has come to FP16.
+/// The tile that has come to 16 bits.
 void ByteRings::emit_convert(Writer& w, const RawTensor& of) const {
   of.from.emit_wait_full(w, 0);
   of.to.emit_wait_empty(w, 0);
-  w.line("convert_tile<{}>(smem_{}, smem_raw_{} + {} * {}, {}, thread);", of.columns / 16, of.name, of.name,
-         of.from.stage(), of.bytes, of.rows);
+  w.line("convert_tile<{}>(smem_{}, smem_raw_{} + {} * {}, {}{}, thread);", of.columns / 16, of.name, of.name,
+         of.from.stage(), of.bytes, of.rows, scales_.convert_argument(of));
   scales_.emit_convert(w, of);
   w.line("fence_proxy_async();");
   w.line("__syncwarp();");
@@ -90,7 +92,7 @@ void ByteRings::emit_load_bytes(Writer& w, const RawTensor& of) const {
   ring.emit_wait_empty_by_warp(w, 0);
   w.line("if (lane == 0) mbarrier_arrive_expect_tx({}, {});", ring.full(0), of.bytes);
   scales_.emit_load(w, of);
-  const int piece = operand.eff_page() * of.columns;
+  const int piece = operand.eff_page() * p_.row_bytes(of.columns);
   for (int round = 0; round < operand.rounds(); ++round)
     emit_boxes(w, round,
                {fmt::format("tma_load(smem_raw_{0} + {1} * {2} + {3}{4}, &{0}_map, {5}, 0, {6}, {7});",

@@ -1,4 +1,4 @@
-// How K and V come to the products of sm100_decode: tiles by tensor copies, bytes that four warps turn into FP16, latent
+// How K and V come to the products of sm100_decode: tiles by tensor copies, bytes that four warps turn into 16 bits, latent
 // rows whose first columns are V, or such rows of bytes (latent_bytes.cpp). The plan's config chooses one (rings_of).
 #pragma once
 
@@ -66,6 +66,8 @@ class Rings {
   virtual std::string v_get() const { return p_.v->get(); }
   virtual std::string p_get() const { return "p_desc"; }
   virtual const char* p_address() const { return "p_at"; }
+  /// Whether the warps that convert read what the launch before may have written.
+  virtual bool converters_wait() const { return false; }
   /// Waits for the launch before.
   virtual int launch_waits() const { return 4; }
 
@@ -84,14 +86,13 @@ class Rings {
   const KeyScales& scales_;
 };
 
-/// Bytes that four warps turn into FP16, the type of the products.
+/// Bytes that four warps turn into 16 bits, the type of the products.
 class WidenedRings : public Rings {
  public:
   using Rings::Rings;
   void use(Prelude& prelude) const override {
     prelude.use("shared_words");
-    prelude.use(*p_.config.kv_dtype == DType::int8 ? "int8_to_fp16" : "e4m3_to_fp16");
-    if (p_.config.dtype == DType::bf16) prelude.use("bf16_to_fp16");
+    if (p_.config.dtype != p_.math) prelude.use("bf16_to_fp16");
   }
   const char* query() const override { return "widened_q"; }
   const char* query_copied() const override { return ""; }
@@ -99,7 +100,10 @@ class WidenedRings : public Rings {
   const char* converters() const override { return "converters"; }
   void emit_softmax_state(Writer&) const override {}
   void emit_softmax_step(Writer&) const override {}
-  int launch_waits() const override { return p_.stream->range_reads_lengths() ? 4 : 5; }
+  bool converters_wait() const override {
+    return scales_.read_by_converters() || !p_.stream->range_reads_lengths();
+  }
+  int launch_waits() const override { return converters_wait() ? 5 : 4; }
 };
 
 /// L2 policy of K and V: evict first.

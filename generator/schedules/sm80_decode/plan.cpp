@@ -35,7 +35,6 @@ bool check_meaning(const Config& c, Violations& out) {
   check.takes_kv_of_dtype_or_bytes();
   if (m.operand->quantization) {
     const Quantization& q = *m.operand->quantization;
-    check.takes(q.scale_dtype == DType::f32, "/operand/quantization", "takes scales of f32", "f32");
     const bool grouped = q.granularity == Quantization::Granularity::per_block && q.block < c.depth;
     const char* granularity = "/operand/quantization/granularity";
     check.takes(!grouped || q.block % 32 == 0, granularity, "takes a scale for a multiple of 32 elements",

@@ -75,8 +75,6 @@ bool check_scales(const Config& c, Violations& out) {
   if (!c.operand || !c.operand->quantization) return true;
   const auto before = out.size();
   const Quantization& q = *c.operand->quantization;
-  if (q.scale_dtype != DType::f32)
-    refuse_value(c, "/operand/quantization", "sm80_prefill takes scales of f32", "f32", out);
   for (const int depth : {c.depth, c.ov_depth.value_or(c.depth)}) {
     const bool in_row = q.granularity == Quantization::Granularity::per_block && q.block < depth;
     if (in_row && depth > 192) {
