@@ -196,14 +196,16 @@ __device__ __forceinline__ void exp2_pair_fma(float& x, float& y) {
 //@ section store_shared_float needs types
 __device__ __forceinline__ void store_shared_float(u32 at, float x) { asm volatile("st.shared.f32 [%0], %1;" ::"r"(at), "f"(x) : "memory"); }
 
-//@ section e4m3_to_bf16 needs e4m3_to_fp16 pack_bf16
+//@ section e4m3_to_bf16 needs e4m3_to_fp16
 // The two lower bytes of a word, E4M3 numbers, times a scale as two BF16.
 __device__ __forceinline__ u32 two_to_bf16(u32 word, float scale) {
-  float low, high;
-  asm("{ .reg .b16 lo, hi; mov.b32 {lo, hi}, %2; cvt.f32.f16 %0, lo; cvt.f32.f16 %1, hi; }"
-      : "=f"(low), "=f"(high)
-      : "r"(narrow_to_fp16(word)));
-  return pack_bf16(low * scale, high * scale);
+  u32 two;
+  asm("{ .reg .b16 lo, hi; .reg .f32 a, b; .reg .b64 x, y;\n"
+      "  mov.b32 {lo, hi}, %1; cvt.f32.f16 a, lo; cvt.f32.f16 b, hi;\n"
+      "  mov.b64 x, {a, b}; mov.b64 y, {%2, %2}; mul.rn.f32x2 x, x, y; mov.b64 {a, b}, x; cvt.rn.bf16x2.f32 %0, b, a; }"
+      : "=r"(two)
+      : "r"(narrow_to_fp16(word)), "f"(scale));
+  return two;
 }
 __device__ __forceinline__ uint4 eight_to_bf16(u32 x, u32 y, float scale) {
   return make_uint4(two_to_bf16(x, scale), two_to_bf16(x >> 16, scale), two_to_bf16(y, scale), two_to_bf16(y >> 16, scale));

@@ -83,12 +83,15 @@ __device__ __forceinline__ void load_scale_bytes(u32 (&words)[(kBytes + 3) / 4],
 // 128 rows of kChunks * 16 columns, each times its scale, to ${math}, in panels of 64 columns, swizzled; those from `rows` on
 // become zeros. A warp has the rows whose scales its lanes have.
 template <int kChunks, int kWords>
-__device__ __forceinline__ void convert_tile(u32 to, u32 from, int rows, const u32 (&scales)[kWords], int thread) {
-#pragma unroll 4
-  for (int round = 0; round < kChunks; ++round) {
-    const int i = 32 * round + thread % 32, own = i / kChunks, r = thread / 32 * 32 + own, c = i % kChunks;
+__device__ __forceinline__ void convert_tile(u32 to, u32 from, int rows, const u32 (&scales)[kWords], u32 thread) {
+  constexpr bool kEven = 32 % kChunks == 0;  // then a lane has one column of chunks
+  const u32 lane = thread % 32, first = thread - lane;
+#pragma unroll
+  for (u32 round = 0; round < kChunks; ++round) {
+    const u32 i = 32 * round + lane, own = kEven ? 32 / kChunks * round + lane / kChunks : i / kChunks;
+    const u32 c = kEven ? lane % kChunks : i % kChunks, r = first + own;
     ${piece}
-    if (r >= rows) x = ${no_piece};
+    if ((int)r >= rows) x = ${no_piece};
     u32 word = __shfl_sync(0xffffffffu, scales[0], own);
 #pragma unroll
     for (int w = 1; w < kWords; ++w) {

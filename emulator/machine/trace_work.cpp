@@ -57,6 +57,9 @@ TraceWork conversion(const ptx::Instruction& in) {
     return is_one_of(m, {"s32", "u32", "s64", "u64", "s8", "u8", "s16", "u16"});
   };
   const auto integers = std::count_if(in.modifiers.begin(), in.modifiers.end(), is_integer);
+  // Its machine instruction is an addition to 0, HADD2.F32.
+  if (in.modifiers.size() == 2 && in.modifiers[0] == "f32" && in.modifiers[1] == "f16")
+    return {.issue = 1, .fma = 1};
   const std::uint32_t free = in.has("s64") || in.has("u64") ? 0 : 1;  // a pair of registers, one of them zero
   if (integers >= 2) return {.issue = free, .alu = free};
   if (integers == 1) return {.issue = 1, .mufu = 1};

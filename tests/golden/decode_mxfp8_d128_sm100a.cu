@@ -230,11 +230,13 @@ __device__ __forceinline__ void tcgen05_commit(u32 bar) {
 
 // The two lower bytes of a word, E4M3 numbers, times a scale as two BF16.
 __device__ __forceinline__ u32 two_to_bf16(u32 word, float scale) {
-  float low, high;
-  asm("{ .reg .b16 lo, hi; mov.b32 {lo, hi}, %2; cvt.f32.f16 %0, lo; cvt.f32.f16 %1, hi; }"
-      : "=f"(low), "=f"(high)
-      : "r"(narrow_to_fp16(word)));
-  return pack_bf16(low * scale, high * scale);
+  u32 two;
+  asm("{ .reg .b16 lo, hi; .reg .f32 a, b; .reg .b64 x, y;\n"
+      "  mov.b32 {lo, hi}, %1; cvt.f32.f16 a, lo; cvt.f32.f16 b, hi;\n"
+      "  mov.b64 x, {a, b}; mov.b64 y, {%2, %2}; mul.rn.f32x2 x, x, y; mov.b64 {a, b}, x; cvt.rn.bf16x2.f32 %0, b, a; }"
+      : "=r"(two)
+      : "r"(narrow_to_fp16(word)), "f"(scale));
+  return two;
 }
 __device__ __forceinline__ uint4 eight_to_bf16(u32 x, u32 y, float scale) {
   return make_uint4(two_to_bf16(x, scale), two_to_bf16(x >> 16, scale), two_to_bf16(y, scale), two_to_bf16(y >> 16, scale));
@@ -508,19 +510,22 @@ __device__ __forceinline__ void load_scale_bytes(u32 (&words)[(kBytes + 3) / 4],
 // 128 rows of kChunks * 16 columns, each times its scale, to BF16, in panels of 64 columns, swizzled; those from `rows` on
 // become zeros. A warp has the rows whose scales its lanes have.
 template <int kChunks, int kWords>
-__device__ __forceinline__ void convert_tile(u32 to, u32 from, int rows, const u32 (&scales)[kWords], int thread) {
-#pragma unroll 4
-  for (int round = 0; round < kChunks; ++round) {
-    const int i = 32 * round + thread % 32, own = i / kChunks, r = thread / 32 * 32 + own, c = i % kChunks;
-    uint4 x = load_shared_16(from + 16 * (r * kChunks + c));
-    if (r >= rows) x = make_uint4(0, 0, 0, 0);
+__device__ __forceinline__ void convert_tile(u32 to, u32 from, int rows, const u32 (&scales)[kWords], u32 thread) {
+  constexpr bool kEven = 32 % kChunks == 0;  // then a lane has one column of chunks
+  const u32 lane = thread % 32, first = thread - lane;
+#pragma unroll
+  for (u32 round = 0; round < kChunks; ++round) {
+    const u32 i = 32 * round + lane, own = kEven ? 32 / kChunks * round + lane / kChunks : i / kChunks;
+    const u32 c = kEven ? lane % kChunks : i % kChunks, r = first + own;
+    uint4 x = load_shared_16(from + 16 * (first * kChunks + i));
+    if ((int)r >= rows) x = make_uint4(0, 0, 0, 0);
     u32 word = __shfl_sync(0xffffffffu, scales[0], own);
 #pragma unroll
     for (int w = 1; w < kWords; ++w) {
       const u32 other = __shfl_sync(0xffffffffu, scales[w], own);
       if (c / 2 / 4 == w) word = other;
     }
-    const float scale = ue8m0_value(word >> 8 * (c / 2 % 4));
+    const float scale = ue8m0_value(__byte_perm(word, 0, 0x4440 | c / 2 % 4));
     const u32 at = to + c / 4 * 16384 + r * 128, chunk = ((c % 4 * 2) ^ (r % 8)) << 4;
     store_shared_16(at + chunk, eight_to_bf16(x.x, x.y, scale));
     store_shared_16(at + (chunk ^ 16), eight_to_bf16(x.z, x.w, scale));

@@ -596,19 +596,22 @@ __device__ __forceinline__ void load_scale_bytes(u32 (&words)[(kBytes + 3) / 4],
 // 128 rows of kChunks * 16 columns, each times its scale, to FP16, in panels of 64 columns, swizzled; those from `rows` on
 // become zeros. A warp has the rows whose scales its lanes have.
 template <int kChunks, int kWords>
-__device__ __forceinline__ void convert_tile(u32 to, u32 from, int rows, const u32 (&scales)[kWords], int thread) {
-#pragma unroll 4
-  for (int round = 0; round < kChunks; ++round) {
-    const int i = 32 * round + thread % 32, own = i / kChunks, r = thread / 32 * 32 + own, c = i % kChunks;
-    uint2 x = load_shared_8(from + 8 * (r * kChunks + c));
-    if (r >= rows) x = make_uint2(0, 0);
+__device__ __forceinline__ void convert_tile(u32 to, u32 from, int rows, const u32 (&scales)[kWords], u32 thread) {
+  constexpr bool kEven = 32 % kChunks == 0;  // then a lane has one column of chunks
+  const u32 lane = thread % 32, first = thread - lane;
+#pragma unroll
+  for (u32 round = 0; round < kChunks; ++round) {
+    const u32 i = 32 * round + lane, own = kEven ? 32 / kChunks * round + lane / kChunks : i / kChunks;
+    const u32 c = kEven ? lane % kChunks : i % kChunks, r = first + own;
+    uint2 x = load_shared_8(from + 8 * (first * kChunks + i));
+    if ((int)r >= rows) x = make_uint2(0, 0);
     u32 word = __shfl_sync(0xffffffffu, scales[0], own);
 #pragma unroll
     for (int w = 1; w < kWords; ++w) {
       const u32 other = __shfl_sync(0xffffffffu, scales[w], own);
       if (c / 4 == w) word = other;
     }
-    const u32 scale = narrow_to_fp16((word >> 8 * (c % 4) & 0xffu) * 0x101u);  // twice
+    const u32 scale = narrow_to_fp16(__byte_perm(word, 0, 0x4400 | c % 4 * 0x11));  // twice
     const u32 at = to + c / 4 * 16384 + r * 128, chunk = ((c % 4 * 2) ^ (r % 8)) << 4;
     store_shared_16(at + chunk, eight_to_fp16(x.x, scale));
     store_shared_16(at + (chunk ^ 16), eight_to_fp16(x.y, scale));

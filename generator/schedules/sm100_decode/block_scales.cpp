@@ -46,9 +46,9 @@ class MxFp8Scales final : public BlockScales {
   }
   void add_texts(Holes& holes) const override {
     holes.text("math", "BF16");
-    holes.text("piece", "uint4 x = load_shared_16(from + 16 * (r * kChunks + c));");
+    holes.text("piece", "uint4 x = load_shared_16(from + 16 * (first * kChunks + i));");
     holes.text("no_piece", "make_uint4(0, 0, 0, 0)").text("scale_of_chunk", "c / 2");
-    holes.text("scale", "const float scale = ue8m0_value(word >> 8 * (c / 2 % 4));");
+    holes.text("scale", "const float scale = ue8m0_value(__byte_perm(word, 0, 0x4440 | c / 2 % 4));");
     holes.text("store_pieces",
                "store_shared_16(at + chunk, eight_to_bf16(x.x, x.y, scale));\n"
                "store_shared_16(at + (chunk ^ 16), eight_to_bf16(x.z, x.w, scale));");
@@ -68,10 +68,10 @@ class NvFp4Scales final : public BlockScales {
   }
   void add_texts(Holes& holes) const override {
     holes.text("math", "FP16");
-    holes.text("piece", "uint2 x = load_shared_8(from + 8 * (r * kChunks + c));");
+    holes.text("piece", "uint2 x = load_shared_8(from + 8 * (first * kChunks + i));");
     holes.text("no_piece", "make_uint2(0, 0)").text("scale_of_chunk", "c");
     holes.text("scale",
-               "const u32 scale = narrow_to_fp16((word >> 8 * (c % 4) & 0xffu) * 0x101u);  // twice");
+               "const u32 scale = narrow_to_fp16(__byte_perm(word, 0, 0x4400 | c % 4 * 0x11));  // twice");
     holes.text("store_pieces",
                "store_shared_16(at + chunk, eight_to_fp16(x.x, scale));\n"
                "store_shared_16(at + (chunk ^ 16), eight_to_fp16(x.y, scale));");
