@@ -102,11 +102,18 @@ PosedCases pose_hidden_cases(const Config& resolved, const std::vector<LadderCas
   Workload work = random_workload(shape_of(resolved, cases, heads_q), resolved, seed);
   auto& values = work.v.empty() ? work.k : work.v;  // V may be the first columns of K's rows
   const std::int64_t width = work.shape.heads_kv * (work.v.empty() ? work.shape.depth : work.shape.ov_depth);
+  // Of types without NaN a scale of the row is one.
+  const DType type = resolved.kv_dtype.value_or(resolved.dtype);
+  const bool by_scale = type == DType::int8 || type == DType::fp4_e2m1;
+  auto& scales = work.v.empty() ? work.k_scale : work.v_scale;
   std::int64_t rows = 0;
   for (const std::int64_t keys : work.shape.lengths_k) {
-    if (keys > 0)
-      values[static_cast<std::size_t>((rows + keys - 1) * width)] = std::numeric_limits<float>::quiet_NaN();
     rows += keys;
+    if (keys == 0) continue;
+    float& value = by_scale && scales && scales->by_token()
+                       ? scales->values[scales->index(rows - 1, 0, 0)]
+                       : values[static_cast<std::size_t>((rows - 1) * width)];
+    value = std::numeric_limits<float>::quiet_NaN();
   }
   return posed_with(resolved, std::move(work), tolerance_of(resolved));
 }
