@@ -3,11 +3,11 @@
 #include <doctest/doctest.h>
 
 #include <cmath>
-#include <cstring>
 #include <kiln/kiln.hpp>
 #include <nlohmann/json.hpp>
 
 #include "generator/config/quantization.hpp"
+#include "runtime/launch/problem.hpp"
 #include "tests/serving/ladder_check.hpp"
 #include "workbench/problem/rounding.hpp"
 #include "workbench/verify/runner.hpp"
@@ -176,7 +176,7 @@ TEST_CASE("what the append kernel wrote is decoded as the host's rows") {
   }
 }
 
-TEST_CASE("scales of blocks are refused where nothing reads them, and tensors that do not fit") {
+TEST_CASE("scales of blocks are refused where nothing reads them") {
   const auto refusal = [](const char* format, const std::string& keys) {
     try {
       make_plan(config_of(format, keys));
@@ -205,4 +205,35 @@ TEST_CASE("scales of blocks are refused where nothing reads them, and tensors th
             "NVFP4 is kv_dtype fp4_e2m1"));
   CHECK(has(refusal(kMxFp8, R"("dtype": "fp16")"), "/dtype"));
   CHECK(has(refusal(kNvFp4, R"("depth": 80)"), "rows of whole 16 bytes (nearest legal: 96)"));
+}
+
+TEST_CASE("tensors that do not go with scales of blocks are refused") {
+  const Manifest manifest = generate(make_plan(config_of(kNvFp4, ""))).manifest;
+  const auto refusal = [&](auto change) {
+    AttentionArgs args;
+    args.q = args.o = Tensor::dense(256, DType::bf16, {1, 1, 6, 128});
+    args.k = args.v = Tensor::dense(256, DType::fp4_e2m1, {1, 40, 2, 64});
+    args.k_scale = args.v_scale = Tensor::dense(64, DType::fp8_e4m3, {1, 40, 2, 8});
+    args.kv_factors = Tensor::dense(64, DType::f32, {2});
+    change(args);
+    try {
+      make_problem(manifest, args);
+    } catch (const Error& error) {
+      return std::string(error.what());
+    }
+    return std::string();
+  };
+  const auto has = [](const std::string& text, const char* part) {
+    return text.find(part) != std::string::npos;
+  };
+  CHECK(refusal([](AttentionArgs&) {}).empty());
+  CHECK(has(refusal([](auto& a) { a.kv_factors.reset(); }), "the kernel needs kv_factors"));
+  CHECK(has(refusal([](auto& a) { a.kv_factors->shape = {1}; }), "kv_factors has shape [1]"));
+  CHECK(has(refusal([](auto& a) { a.k_scale->dtype = DType::f32; }), "k_scale is f32, fp8_e4m3 is needed"));
+  CHECK(has(refusal([](auto& a) { a.v_scale->address = 66; }),
+            "v_scale lies at 0x42, a multiple of 4 is needed"));
+  CHECK(has(refusal([](auto& a) { a.k.shape.back() = 128; }), "k has depth 128, the kernel takes 64"));
+  const Manifest plain = generate(make_plan(config_of(kMxFp8, ""))).manifest;
+  CHECK(plain.takes("k_scale"));
+  CHECK_FALSE(plain.takes("kv_factors"));
 }
