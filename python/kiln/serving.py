@@ -24,21 +24,23 @@ class AppendKernel:
             raise Error("bad_input", f"rotary: {rotary!r}; one of {', '.join(_PAIRS)} is needed")
         self._kernel = runtime._native.load_append(text_of(config), _PAIRS.index(rotary), fixed)
 
-    def __call__(self, new_k, new_v, k, v, *, page_table, seqlens_k, cu_seqlens_q, max_rows: int, k_scale=None, v_scale=None, k_rope=None,
-                 rotary_cos=None, rotary_sin=None, rotary_seqlens=None, stream=None) -> None:
+    def __call__(self, new_k, new_v, k, v, *, page_table, seqlens_k, cu_seqlens_q, max_rows: int, k_scale=None, v_scale=None,
+                 kv_factors=None, k_rope=None, rotary_cos=None, rotary_sin=None, rotary_seqlens=None, stream=None) -> None:
         """The new rows are the last cu_seqlens_q[b + 1] - cu_seqlens_q[b] tokens of each sequence, which seqlens_k counts already.
 
         new_k, new_v  [total, heads_kv, depth], of the config's dtype; new_v and v are None where V is in K's rows
         k, v          the pools [num_pages, page_size, heads_kv, depth]
         page_table    int32 [batch, max_pages]; seqlens_k int32 [batch]; cu_seqlens_q int32 [batch + 1]
         max_rows      most new rows of a sequence
-        k_scale, v_scale   float32: read for scales per tensor, head and sequence, written for those per token and per n elements
+        k_scale, v_scale   float32: read for scales per tensor, head and sequence, written for those per token and per n elements; uint8 where the
+                      config's scale_dtype has 8 bits
+        kv_factors    float32 [2], of a cache of fp4_e2m1: factors of K and of V, read
         rotary_cos, rotary_sin   [positions, columns / 2] of the rows' type: the first `columns` of K, a multiple of 16, are rotated
         rotary_seqlens   int32 [batch], position of each sequence's first new row; by default where it is written
         """
         _native.append(self._kernel, new_k, new_v, k, v, page_table=page_table, seqlens_k=seqlens_k, cu_seqlens_q=cu_seqlens_q,
-                       max_rows=max_rows, k_scale=k_scale, v_scale=v_scale, k_rope=k_rope, rotary_cos=rotary_cos,
-                       rotary_sin=rotary_sin, rotary_seqlens=rotary_seqlens, stream=stream)
+                       max_rows=max_rows, k_scale=k_scale, v_scale=v_scale, kv_factors=kv_factors, k_rope=k_rope,
+                       rotary_cos=rotary_cos, rotary_sin=rotary_sin, rotary_seqlens=rotary_seqlens, stream=stream)
 
 
 def decode_plan(kernel: _native.Kernel, lengths_q: list[int], lengths_k: list[int], *, heads_q: int, heads_kv: int, max_seqlen_k: int = 0,

@@ -265,6 +265,32 @@ class Tests(unittest.TestCase):
         self.assertLess(numpy.abs(o - wanted).max(), 4e-3)
 
     @unittest.skipIf(numpy is None, "no NumPy")
+    def test_four_bits_and_scales_of_blocks(self):
+        # The formats by their definitions: E2M1 two a byte, an E4M3 for 16 of them, a factor for a tensor.
+        rng = numpy.random.default_rng(3)
+        magnitudes = numpy.array([0, 0.5, 1, 1.5, 2, 3, 4, 6])
+        numbers = numpy.concatenate([magnitudes, -magnitudes])
+
+        def cache():
+            codes, scales = rng.integers(0, 16, (1, 40, 1, 64)), rng.integers(0x30, 0x40, (1, 40, 1, 4)).astype(numpy.uint8)
+            values = (1 + scales % 8 / 8) * 2.0 ** (scales // 8 - 7.0)
+            return (codes[..., ::2] | codes[..., 1::2] << 4).astype(numpy.uint8), scales, numbers[codes] * numpy.repeat(values, 16, -1)
+
+        (k, k_scale, keys), (v, v_scale, values) = cache(), cache()
+        factors = numpy.array([0.25, 0.5], numpy.float32)
+        q = rng.standard_normal((1, 1, 2, 64)).astype(numpy.float16)
+        o = numpy.zeros_like(q)
+        kernel = self.runtime.load({"target": "sm_100a", "operation": "decode", "dtype": "fp16", "kv_dtype": "fp4_e2m1", "depth": 64,
+                                    "operand": {"quantization": {"granularity": 16, "scale_dtype": "fp8_e4m3"}}})
+        kernel(q, k, v, o, k_scale=k_scale, v_scale=v_scale, kv_factors=factors)
+        s = numpy.einsum("bqhd,bkd->bhqk", q.astype(float), keys[:, :, 0] * factors[0]) / 8
+        p = numpy.exp(s - s.max(-1, keepdims=True))
+        wanted = numpy.einsum("bhqk,bkd->bqhd", p / p.sum(-1, keepdims=True), values[:, :, 0] * factors[1])
+        self.assertLess(numpy.abs(o - wanted).max(), 4e-3 * numpy.abs(wanted).max())
+        with self.assertRaisesRegex(kiln.Error, "needs kv_factors"):
+            kernel(q, k, v, o, k_scale=k_scale, v_scale=v_scale)
+
+    @unittest.skipIf(numpy is None, "no NumPy")
     def test_captured_tensors(self):
         rng = numpy.random.default_rng(2)
         batch, rows, heads, _ = SHAPE
