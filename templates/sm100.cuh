@@ -149,6 +149,23 @@ __device__ __forceinline__ void tma_load_pair(u32 dst, const TensorMap* map, u32
       : "memory");
 }
 
+//@ section tma_gather4 needs tensor_map
+// Four rows of a 2-D tensor, wherever they lie, from `column` on: one below the other in shared memory. Rows that the tensor
+// has not are zeros.
+__device__ __forceinline__ void tma_gather4(u32 dst, const TensorMap* map, u32 bar, int column, int4 rows, u64 policy) {
+  asm volatile(
+      "cp.async.bulk.tensor.2d.shared::cluster.global.tile::gather4.mbarrier::complete_tx::bytes.L2::cache_hint "
+      "[%0], [%1, {%3, %4, %5, %6, %7}], [%2], %8;" ::"r"(dst),
+      "l"(map), "r"(bar), "r"(column), "r"(rows.x), "r"(rows.y), "r"(rows.z), "r"(rows.w), "l"(policy)
+      : "memory");
+}
+
+//@ section pool_row
+// Number of a row by its page and what lies between; of a page that is none, a row that no tensor has.
+__device__ __forceinline__ int pool_row(int page, int num_pages, int page_rows, int rows) {
+  return (u32)page < (u32)num_pages ? page * page_rows + rows : -1;
+}
+
 //@ section max_of_three
 __device__ __forceinline__ float max_of_three(float a, float b, float c) {
   float y;

@@ -36,4 +36,12 @@ constexpr RopeMap rope_map(int padded_depth_bytes, int BK) {
   return {(padded_depth_bytes + 2 * BK) / 2, padded_depth_bytes};
 }
 
+/// 5.5: columns of a box of gather4, and instructions for a tile of `height` rows.
+constexpr int gather4_box_width(int element_bytes, int swizzle_bytes, int tile_width) {
+  return swizzle_bytes == 0 ? tile_width : swizzle_bytes / element_bytes;
+}
+constexpr int gather4_issues(int tile_height, int tile_width, int box_width) {
+  return tile_height / 4 * ((tile_width + box_width - 1) / box_width);
+}
+
 }  // namespace kiln

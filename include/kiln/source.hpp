@@ -17,9 +17,9 @@ namespace kiln {
 
 /// One dimension of a tensor map, fastest first. `axis`: "depth", "panel" (the columns cut into panels of the first
 /// box's), "seq", "head", "batch" or "page"; "row" and "eight": rows of a paged operand in eights, over all pages and
-/// what lies between; "tail" and "end": rows of a box and the place behind its last (pack.cpp). The "seq" of a ragged
-/// operand runs over all sequences, that of a paged one over a page. An axis that the tensor has not ("batch" of a
-/// ragged or paged one, "page" of others) has extent 1. Extents and strides come from the tensor at launch.
+/// what lies between; "gathered": rows of a paged one by number, columns of all heads (GatheredRows); "tail" and "end":
+/// rows of a box and the place behind its last. The "seq" of a ragged operand runs over all sequences, that of a paged
+/// one over a page. An axis that the tensor has not has extent 1. Extents and strides come from the tensor at launch.
 struct TensorMapDim {
   std::string axis;
   int box = 1;  ///< elements along this dimension moved by one copy, 1..256

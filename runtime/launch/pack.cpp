@@ -95,6 +95,15 @@ constexpr Role<std::int64_t> kIntegers[] = {
     {"page_size", [](const Problem& p) { return p.page_size; }},
     {"k_page_eights", [](const Problem& p) { return p.k_page_eights; }},
     {"v_page_eights", [](const Problem& p) { return p.v_page_eights; }},
+    {"k_page_rows", [](const Problem& p) { return p.k_rows.page_rows; }},
+    {"k_token_rows", [](const Problem& p) { return p.k_rows.token_rows; }},
+    {"k_head_columns", [](const Problem& p) { return p.k_rows.head_columns; }},
+    {"v_page_rows", [](const Problem& p) { return p.v_rows.page_rows; }},
+    {"v_token_rows", [](const Problem& p) { return p.v_rows.token_rows; }},
+    {"v_head_columns", [](const Problem& p) { return p.v_rows.head_columns; }},
+    {"k_rope_page_rows", [](const Problem& p) { return p.rope_rows.page_rows; }},
+    {"k_rope_token_rows", [](const Problem& p) { return p.rope_rows.token_rows; }},
+    {"k_rope_head_columns", [](const Problem& p) { return p.rope_rows.head_columns; }},
     {"mask_stride_batch", [](const Problem& p) { return p.mask_stride_batch; }},
     {"mask_stride_head", [](const Problem& p) { return p.mask_stride_head; }},
     {"mask_words", [](const Problem& p) { return p.mask_words; }},
@@ -120,9 +129,11 @@ const R* find(const R (&table)[N], std::string_view name) {
   return nullptr;
 }
 
-/// Rows whole, cut into eights, or twice: those of a box, and the place behind its last (clip_rows).
+/// Rows whole, cut into eights, of all pages by their numbers, or twice: those of a box, and the place behind its last
+/// (clip_rows).
 bool is_row_axis(std::string_view axis) {
-  return axis == "seq" || axis == "row" || axis == "eight" || axis == "tail" || axis == "end";
+  return axis == "seq" || axis == "row" || axis == "eight" || axis == "gathered" || axis == "tail" ||
+         axis == "end";
 }
 
 bool is_axis(std::string_view axis) {
@@ -203,6 +214,18 @@ void fold_rows(const TensorMapSpec& spec, const Problem& problem, std::int64_t p
   }
 }
 
+/// Rows that a kernel names by number: those of all pages, as wide as the columns of all heads.
+void number_rows(const TensorMapSpec& spec, const Tensor& tensor, const GatheredRows& rows,
+                 TensorMapRequest& request) {
+  if (spec.dims.size() != 2 || spec.dims[1].axis != "gathered") return;
+  const std::uint64_t element = size_of(tensor.dtype);
+  const auto heads = static_cast<std::uint64_t>(std::max<std::int64_t>(tensor.shape[2], 1));
+  request.extents[0] +=
+      (heads - 1) * static_cast<std::uint64_t>(rows.head_columns) * element / size_of(request.dtype);
+  request.extents[1] = static_cast<std::uint64_t>(rows.rows);
+  if (rows.stride > 0) request.strides[0] = static_cast<std::uint64_t>(rows.stride) * element;
+}
+
 /// Boxes that end with a sequence: rows from as many before the first as a box has, and one place more than there are
 /// rows. How far the map begins before the tensor, in bytes.
 std::uint64_t clip_rows(const TensorMapSpec& spec, TensorMapRequest& request) {
@@ -246,6 +269,11 @@ void add_map(const Manifest& manifest, const KernelParam& param, const Attention
   }
   fold_columns(spec, request);
   fold_rows(spec, problem, role == "v" ? problem.v_page_eights : problem.k_page_eights, request);
+  number_rows(spec, tensor,
+              role == "v"                 ? problem.v_rows
+              : role == "k_rope" && !rope ? problem.rope_rows
+                                          : problem.k_rows,
+              request);
   shift -= clip_rows(spec, request);
   const bool empty = std::find(tensor.shape.begin(), tensor.shape.end(), 0) != tensor.shape.end();
   if (empty) {

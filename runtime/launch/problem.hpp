@@ -10,6 +10,14 @@
 
 namespace kiln {
 
+/// A paged tensor as rows that a kernel names by number (axis "gathered" of a map): from page to page and from token to
+/// token in rows, from head to head in columns. A row lies `stride` elements after the one before, which both steps are
+/// whole numbers of.
+struct GatheredRows {
+  std::int64_t page_rows = 0, token_rows = 0, head_columns = 0;
+  std::int64_t rows = 0, stride = 0;
+};
+
 struct Problem {
   std::int64_t batch = 0, heads_q = 0, heads_kv = 0;
   std::int64_t seqlen_q = 0, seqlen_k = 0;  ///< the longest, for ragged operands
@@ -24,6 +32,7 @@ struct Problem {
   bool ragged = false;  ///< Q, O and LSE have the ragged form
   std::int64_t num_pages = 0, page_size = 0, page_table_stride = 0;
   std::int64_t k_page_eights = 0, v_page_eights = 0;  ///< of kernels that ask, from a page to the next
+  GatheredRows k_rows, v_rows, rope_rows;             ///< of kernels that ask
   std::int64_t key_capacity = 0;                      ///< keys that a sequence's pages (and mask bits) hold
   std::int64_t mask_stride_batch = 0, mask_stride_head = 0, mask_words = 0;
   std::int64_t window_left = 0, window_right = 0, window_chunk = 0;  ///< sides that the launch gives

@@ -97,12 +97,35 @@ std::int64_t page_eights(Checker& check, const char* name, const Tensor& tensor)
   return eights;
 }
 
+GatheredRows gathered_rows(Checker& check, const char* name, const Tensor& tensor) {
+  const std::int64_t pages = tensor.shape[0], tokens = tensor.shape[1], heads = tensor.shape[2];
+  const std::int64_t page = pages > 1 ? tensor.strides[0] : 0, token = tokens > 1 ? tensor.strides[1] : 0;
+  const std::int64_t stride = std::gcd(page, token);
+  GatheredRows out;
+  if (heads > 1) out.head_columns = tensor.strides[2];
+  out.stride = stride, out.rows = 1;
+  if (pages * tokens <= 1 || tensor.shape[3] == 0) return out;
+  check.require(page >= 0 && token >= 0 && stride > 0, "{} has pages {} elements apart and rows {} apart",
+                name, page, token);
+  if (stride <= 0) return out;
+  out.page_rows = page / stride, out.token_rows = token / stride;
+  out.rows = (pages - 1) * out.page_rows + (tokens - 1) * out.token_rows + 1;
+  check.require(out.rows <= kMaxInt && out.head_columns * heads <= kMaxInt,
+                "{} has {} rows of {} columns, more than a kernel with gather4 can name", name, out.rows,
+                out.head_columns * heads);
+  return out;
+}
+
 }  // namespace
 
 void check_pages(Checker& check, const Manifest& manifest, const AttentionArgs& args, Problem& problem) {
   if (problem.has_pages()) {
     if (manifest.takes("k_page_eights")) problem.k_page_eights = page_eights(check, "k", args.k);
     if (manifest.takes("v_page_eights")) problem.v_page_eights = page_eights(check, "v", args.v);
+    if (manifest.takes("k_head_columns")) problem.k_rows = gathered_rows(check, "k", args.k);
+    if (manifest.takes("v_head_columns")) problem.v_rows = gathered_rows(check, "v", args.v);
+    if (manifest.takes("k_rope_head_columns") && args.k_rope)
+      problem.rope_rows = gathered_rows(check, "k_rope", *args.k_rope);
     problem.num_pages = args.k.shape[0];
     problem.page_size = args.k.shape[1];
     check.require(manifest.page_size == 0 || problem.page_size == manifest.page_size,

@@ -61,7 +61,7 @@ void check_ring(const Shipped& s, const std::string& role) {
   // Rotary columns of a tensor of their own are panels of K's tile, but beside latent columns on sm_90a.
   const bool apart = s.plan.resolved().v_from_k.value_or(false) && s.plan.resolved().target == Target::sm_90a;
   const char* const of = apart ? "" : "(_rope)?";
-  const auto loads = matches(s.text, fmt::format(R"(tma_load\w*\(.*&{}{}_map)", role, of));
+  const auto loads = matches(s.text, fmt::format(R"(tma_(?:load|gather4)\w*\(.*&{}{}_map)", role, of));
   const int rounds = (operand["num_pages"].get<int>() + 31) / 32;
   CHECK(static_cast<int>(loads.size()) ==
         tiles * rounds * pipeline["num_panels"].get<int>() / operand["fold_chunks"].get<int>());

@@ -23,3 +23,10 @@ TEST_CASE("F-50 and F-51 tensor-map forms") {
   CHECK(rope_map(512, 64).row_width == 320);
   CHECK(rope_map(512, 64).base_offset_bytes == 512);
 }
+
+TEST_CASE("F-52 boxes and instructions of gather4") {
+  CHECK(gather4_box_width(2, 128, 576) == 64);
+  CHECK(gather4_issues(64, 576, 64) == 144);
+  CHECK(gather4_box_width(8, 0, 72) == 72);
+  CHECK(gather4_issues(64, 72, 72) == 16);
+}

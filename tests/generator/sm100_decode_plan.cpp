@@ -72,8 +72,12 @@ TEST_CASE("decode on sm_100a converts caches of bytes by four more warps") {
   };
   CHECK(refusal(with({{"BM", 64}})) == "/BM");
   CHECK(refusal(with({{"mask", "custom"}, {"score_mod", "alibi"}})) == "/score_mod");
-  CHECK(refusal(with({{"depth", 64}, {"operand", {{"kind", "paged"}, {"page_size", 1}}}})) ==
-        "/operand/page_size");
+  const auto pages = [&](int depth, int rows) {
+    return with({{"depth", depth}, {"operand", {{"kind", "paged"}, {"page_size", rows}}}});
+  };
+  CHECK(refusal(pages(80, 4)) == "/operand/page_size");
+  CHECK(refusal(pages(80, 1)) == "/operand/page_size");  // gathered, four rows of 80 bytes
+  CHECK(refusal(pages(64, 1)).empty());
   const Json groups{{"kind", "paged"}, {"page_size", 64}, {"quantization", {{"granularity", 64}}}};
   CHECK(refusal(with({{"operand", groups}})) == "/operand/quantization/granularity");
   // of P V, in FP16 whatever Q is

@@ -206,6 +206,30 @@ TEST_CASE("a continuous problem takes its page from the tensor") {
   CHECK(has(refusal(m, args, [](auto& a) { a.max_seqlen_k = 334; }), "holds 0 to 333"));
 }
 
+TEST_CASE("rows by number, of kernels that ask for them") {
+  Manifest m = manifest_of(OperandKind::paged);
+  CHECK(make_problem(m, paged()).k_rows.rows == 0);
+  for (const char* role : {"k_page_rows", "k_token_rows", "k_head_columns", "v_head_columns"})
+    m.params.push_back({Kind::i32, role, {}});
+  AttentionArgs args = paged();
+  GatheredRows k = make_problem(m, args).k_rows;
+  CHECK(k.page_rows == 16);
+  CHECK(k.token_rows == 1);
+  CHECK(k.head_columns == 128);
+  CHECK(k.rows == 1600);
+  CHECK(k.stride == 256);
+  args.k.strides = {5120 + 64, 256, 128, 1};  // pages at no whole row: rows of the map are shorter
+  k = make_problem(m, args).k_rows;
+  CHECK(k.page_rows == 81);
+  CHECK(k.token_rows == 4);
+  CHECK(k.rows == 99 * 81 + 15 * 4 + 1);
+  CHECK(k.stride == 64);
+  args.v.strides = {2048, 64, 16 * 64, 1};  // heads before rows
+  CHECK(make_problem(m, args).v_rows.head_columns == 1024);
+  args.k.strides = {std::int64_t{1} << 39, 64, 128, 1};
+  CHECK(has(refusal(m, args, [](auto&) {}), "more than a kernel with gather4 can name"));
+}
+
 TEST_CASE("eights of rows from page to page, of kernels that ask for them") {
   Manifest m = manifest_of(OperandKind::paged);
   CHECK(make_problem(m, paged()).k_page_eights == 0);

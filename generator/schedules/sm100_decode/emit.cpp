@@ -5,6 +5,7 @@
 #include "generator/emit/parameters.hpp"
 #include "generator/emit/text_template.hpp"
 #include "generator/schedules/common/decode_text.hpp"
+#include "generator/schedules/common/gather4.hpp"
 #include "generator/schedules/sm100_decode/rings.hpp"
 #include "generator/systems/sm100/plain_build.hpp"
 
@@ -13,12 +14,14 @@ namespace {
 
 using Kind = KernelParam::Kind;
 std::vector<KernelParam> kernel_params(const DecodePlan& p, const KeyScales& scales) {
-  const auto map = [&p](int columns) {
-    return p.narrow ? p.operand->map(p.v_in_k ? p.chunk_columns() : p.row_bytes(columns), 0, 128)
-                    : p.operand->map(64, p.kRowBytes, 128);
+  const int l2_promotion = gather4_l2_promotion(p.config, 128);
+  const auto map = [&](int columns) {
+    return p.narrow ? p.operand->map(p.v_in_k ? p.chunk_columns() : p.row_bytes(columns), 0, l2_promotion)
+                    : p.operand->map(64, p.kRowBytes, l2_promotion);
   };
   std::vector<KernelParam> params{{Kind::tensor_map, "k", map(p.depth)}};
-  if (p.rope > 0) params.push_back({Kind::tensor_map, "k_rope", p.operand->map(64, p.kRowBytes, 128)});
+  if (p.rope > 0)
+    params.push_back({Kind::tensor_map, "k_rope", p.operand->map(64, p.kRowBytes, l2_promotion)});
   if (!p.v_in_k) params.push_back({Kind::tensor_map, "v", map(p.ov_depth)});
   const auto add = [&](Kind kind, const std::string& role) { params.push_back({kind, role, {}}); };
   add(Kind::pointer, "q"), add(Kind::pointer, "o");
@@ -49,7 +52,6 @@ Prelude prelude_of(const DecodePlan& p, const Rings& rings, const KeyScales& sca
                               "named_barrier",
                               "prefetch_tensor_map",
                               "dependent_launch",
-                              "tma_load",
                               "fence_proxy_async",
                               "descriptor",
                               "zero_16_bytes",
@@ -61,6 +63,7 @@ Prelude prelude_of(const DecodePlan& p, const Rings& rings, const KeyScales& sca
                               "tcgen05_mma",
                               "tcgen05_commit"})
     prelude.use(section);
+  p.operand->use_copies(prelude);
   prelude.use(pack_name(p.math));
   rings.use(prelude);
   scales.use(prelude);

@@ -1,6 +1,7 @@
 // Latent rows of bytes in sm100_decode: chunks of K come through a ring of their own, four warps turn them into FP16 in one
 // or two places of a tile, whose first columns are V. Rotary columns that lie apart are not converted: they have a small
 // ring, and a product in Q's type.
+#include "generator/config/rope.hpp"
 #include "generator/layout/tcgen05.hpp"
 #include "generator/schedules/sm100_decode/rings.hpp"
 
@@ -102,30 +103,33 @@ void LatentByteRings::emit_load_k(Writer& w) const {
   const auto& operand = *p_.operand;
   const RawTensor of{"k", ring, p_.k->ring(), p_.k_columns, p_.slot_bytes(), p_.smem_raw_scales, "", ""};
   const int piece = operand.eff_page() * p_.chunk_columns();
+  operand.emit_rows(w, "k");
   for (int chunk = 0; chunk < p_.num_qk_stages; ++chunk) {
     ring.emit_wait_empty_by_warp(w, 0);
     w.line("if (lane == 0) mbarrier_arrive_expect_tx({}, {});", ring.full(0), of.bytes);
     chunk == 0 ? scales_.emit_load(w, of) : scales_.emit_load_none(w, of);
     for (int round = 0; round < operand.rounds(); ++round)
       emit_boxes(w, round,
-                 {fmt::format("tma_load(smem_raw_k + {} * {} + {}{}, &k_map, {}, {}, {}, {});", ring.stage(),
-                              of.bytes, round * 32 * piece, own_piece(piece), ring.full(0),
-                              chunk * p_.chunk_columns(), operand.coordinates("n", round), kEvictFirst)});
+                 {operand.copy(fmt::format("smem_raw_k + {} * {} + {}{}", ring.stage(), of.bytes,
+                                           round * 32 * piece, own_piece(piece)),
+                               "k", ring.full(0), chunk * p_.chunk_columns(), "n", round, kEvictFirst)});
     ring.emit_step(w);
   }
   if (!p_.rope_apart()) return;
   const StagedPipeline& rope = *p_.rope_ring;
   const int rope_piece = operand.eff_page() * p_.kRowBytes;
+  const bool tail = has_rope_tail(p_.config);
+  operand.emit_rows(w, "k_rope", tail ? 1 : 0, tail ? 2 : 0);
   rope.emit_wait_empty_by_warp(w, 0);
   w.line("if (lane == 0) mbarrier_arrive_expect_tx({}, {});", rope.full(0), p_.rope_bytes());
   for (int round = 0; round < operand.rounds(); ++round) {
     std::vector<std::string> lines;
     lines.reserve(static_cast<std::size_t>(p_.rope_panels()));
     for (int panel = 0; panel < p_.rope_panels(); ++panel)
-      lines.push_back(fmt::format(
-          "tma_load(smem_rope + {} * {} + {}{}, &k_rope_map, {}, {}, {}, {});", rope.stage(), p_.rope_bytes(),
-          panel * p_.rope_tile().panel_bytes() + round * 32 * rope_piece, own_piece(rope_piece), rope.full(0),
-          panel * 64, operand.coordinates("n", round), kEvictFirst));
+      lines.push_back(operand.copy(
+          fmt::format("smem_rope + {} * {} + {}{}", rope.stage(), p_.rope_bytes(),
+                      panel * p_.rope_tile().panel_bytes() + round * 32 * rope_piece, own_piece(rope_piece)),
+          "k_rope", rope.full(0), panel * 64, "n", round, kEvictFirst));
     emit_boxes(w, round, lines);
   }
   rope.emit_step(w);

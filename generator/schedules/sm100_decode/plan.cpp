@@ -11,6 +11,7 @@
 #include "generator/config/unsupported.hpp"
 #include "generator/emit/output_elements.hpp"
 #include "generator/operands/operand_form.hpp"
+#include "generator/schedules/common/gather4.hpp"
 #include "generator/schedules/common/meaning.hpp"
 #include "generator/targets/target.hpp"
 
@@ -43,11 +44,15 @@ void check_bytes(const Config& m, const MeaningCheck& check) {
 /// Bytes of K and V apart come by tensor copies of whole rows, whose pieces begin at 128 bytes of shared memory.
 void check_pieces(const Config& m, const MeaningCheck& check) {
   if (!operand_form(m.operand->kind).pages()) return;
-  const int piece = sm90::MHAOperand::piece_rows(128, *m.operand->page_size);
+  const bool gathered = gathers(m, 128);
+  const int piece =
+      gathered ? sm90::MHAOperand::kGathered : sm90::MHAOperand::piece_rows(128, *m.operand->page_size);
   const int numbers = numbers_of(*m.kv_dtype);
   check.takes(piece * m.depth / numbers % 128 == 0 && piece * *m.ov_depth / numbers % 128 == 0,
-              "/operand/page_size", "takes pages of bytes whose rows in a tile are a multiple of 128 bytes",
-              "8, 16");
+              m.gather4 ? "/gather4" : "/operand/page_size",
+              gathered ? "gathers rows of bytes whose depths are multiples of 32"
+                       : "takes pages of bytes whose rows in a tile are a multiple of 128 bytes",
+              m.gather4 ? "leave it out" : "8, 16");
 }
 
 /// Columns in whole swizzle spans.
@@ -88,9 +93,9 @@ bool check_meaning(const Config& c, Violations& out) {
   const Config m = with_shared_defaults(c);
   const MeaningCheck check(c, m, kName, out);
   if (*m.v_from_k)
-    check.keys({"BK", "swizzle", "num_kv_stages", "num_qk_stages", "rope", kBlockScales});
+    check.keys({"BK", "swizzle", "num_kv_stages", "num_qk_stages", "gather4", "rope", kBlockScales});
   else
-    check.keys({"BK", "swizzle", "num_kv_stages", kBlockScales});
+    check.keys({"BK", "swizzle", "num_kv_stages", "gather4", kBlockScales});
   check.takes_16_bit();
   check.takes_kv_of_dtype_or_bytes();
   check.takes_one_scale_a_row();
@@ -356,6 +361,12 @@ ScoreDialect score_dialect() {
 
 void set_systems(DecodePlan& p, const Config& c) {
   p.operand.emplace(c.operand->kind, c.operand->page_size.value_or(0), p.BN);
+  if (c.gather4) {
+    std::vector<std::string> tensors{"k"};
+    if (!p.v_in_k) tensors.emplace_back("v");
+    if (has_rope_tensor(c)) tensors.emplace_back("k_rope");
+    p.operand->set_gather4(std::move(tensors));
+  }
   p.stream.emplace(StreamK::Shape{c.operand->kind, p.BM, p.BN, *c.mask, !c.split_kv, c.split_kv.value_or(1),
                                   "wait_for_launch_before();"});
   p.mask.emplace(*c.mask, key_layout(p));
@@ -387,6 +398,7 @@ std::optional<DecodePlan> plan_decode(Config c, Violations& out) {
   p.token_scale = scales_by_row(scales) && p.block == 0;
   p.head_scale = scales.has_value() && !scales_by_row(scales);
   p.hidden = HiddenValues::of(c, pack_name(*c.out_dtype), score_dialect());
+  resolve_gather4(c, {p.BN, p.k_columns, p.narrow ? 0 : DecodePlan::kRowBytes}, refuse);
   if (!choose_tile(p, c, refuse) || !choose_stages(p, c, refuse)) return std::nullopt;
   const std::array<int, 3> shape{p.BN, p.BM, 16};
   if (c.mma_shape && *c.mma_shape != shape)

@@ -93,11 +93,12 @@ void ByteRings::emit_load_bytes(Writer& w, const RawTensor& of) const {
   w.line("if (lane == 0) mbarrier_arrive_expect_tx({}, {});", ring.full(0), of.bytes);
   scales_.emit_load(w, of);
   const int piece = operand.eff_page() * p_.row_bytes(of.columns);
+  operand.emit_rows(w, of.name);
   for (int round = 0; round < operand.rounds(); ++round)
     emit_boxes(w, round,
-               {fmt::format("tma_load(smem_raw_{0} + {1} * {2} + {3}{4}, &{0}_map, {5}, 0, {6}, {7});",
-                            of.name, ring.stage(), of.bytes, round * 32 * piece, own_piece(piece),
-                            ring.full(0), operand.coordinates("n", round), kEvictFirst)});
+               {operand.copy(fmt::format("smem_raw_{} + {} * {} + {}{}", of.name, ring.stage(), of.bytes,
+                                         round * 32 * piece, own_piece(piece)),
+                             of.name, ring.full(0), 0, "n", round, kEvictFirst)});
   ring.emit_step(w);
 }
 
@@ -198,6 +199,8 @@ void Rings::emit_load(Writer& w, const TMAConsumerPipeline& pipeline, const char
   const auto& operand = *p_.operand;
   const int piece = operand.eff_page() * p_.kRowBytes, panels = pipeline.panels_per_chunk();
   const int chunks = pipeline.num_qk_stages_effective();
+  operand.emit_rows(w, name);
+  if (p_.rope > 0 && *name == 'k') operand.emit_rows(w, "k_rope");
   for (int chunk = 0; chunk < chunks; ++chunk) {
     // Once a slot the lanes meet, at its last chunk.
     if (chunk + 1 < chunks)
@@ -210,11 +213,11 @@ void Rings::emit_load(Writer& w, const TMAConsumerPipeline& pipeline, const char
       std::vector<std::string> lines;
       for (int panel = panels * chunk; panel < panels * (chunk + 1); ++panel) {
         const bool rotary = p_.rope > 0 && panel * 64 >= p_.k_columns;
-        lines.push_back(fmt::format(
-            "tma_load(smem_{0} + {1} * {2} + {3}{4}, &{5}_map, {6}, {7}, {8}, {9});", name, ring.stage(),
-            pipeline.slot_bytes(), panel * pipeline.descriptor().tile().panel_bytes() + round * 32 * piece,
-            own_piece(piece), rotary ? "k_rope" : name, ring.full(chunk),
-            panel * 64 - (rotary ? p_.k_columns : 0), operand.coordinates("n", round), kEvictFirst));
+        const std::string to = fmt::format(
+            "smem_{} + {} * {} + {}{}", name, ring.stage(), pipeline.slot_bytes(),
+            panel * pipeline.descriptor().tile().panel_bytes() + round * 32 * piece, own_piece(piece));
+        lines.push_back(operand.copy(to, rotary ? "k_rope" : name, ring.full(chunk),
+                                     panel * 64 - (rotary ? p_.k_columns : 0), "n", round, kEvictFirst));
       }
       emit_boxes(w, round, lines);
     }

@@ -1,4 +1,5 @@
 // The copies of sm100_prefill: K and V of the last tile, Q, then K and V of the others.
+#include "generator/schedules/common/gather4.hpp"
 #include "generator/schedules/sm100_prefill/parts.hpp"
 
 namespace kiln::sm100::prefill {
@@ -11,10 +12,10 @@ void emit_boxes(Writer& w, const PrefillPlan& p, const TMAConsumerPipeline& pipe
   const int piece = p.operand->eff_page() * p.fa4.swizzle_bytes;
   for (int i = 0; i < pipeline.panels_per_chunk(); ++i) {
     const int panel = qk * pipeline.panels_per_chunk() + i;
-    w.line("tma_load(smem_{0} + {1} * {2} + {3}{8}, &{0}_map, {4}, {5}, {6}, {7});", name,
-           pipeline.ring().stage(), pipeline.slot_bytes(),
-           panel * pipeline.descriptor().tile().panel_bytes() + round * 32 * piece, pipeline.ring().full(qk),
-           panel * p.fa4.gran, p.operand->coordinates("n", round), kEvictLast, lane);
+    w.line(p.operand->copy(
+        fmt::format("smem_{} + {} * {} + {}{}", name, pipeline.ring().stage(), pipeline.slot_bytes(),
+                    panel * pipeline.descriptor().tile().panel_bytes() + round * 32 * piece, lane),
+        name, pipeline.ring().full(qk), panel * p.fa4.gran, "n", round, kEvictLast));
   }
 }
 
@@ -76,7 +77,8 @@ class Pages final : public KeyCopies {
   using KeyCopies::KeyCopies;
   void set_maps(KernelParam& k, KernelParam& v) const override {
     for (KernelParam* param : {&k, &v})
-      param->map = p_.operand->map(p_.fa4.gran, p_.fa4.swizzle_bytes, parts_.elements->l2_promotion());
+      param->map = p_.operand->map(p_.fa4.gran, p_.fa4.swizzle_bytes,
+                                   gather4_l2_promotion(p_.config, parts_.elements->l2_promotion()));
   }
   void add_capacity(std::vector<KernelParam>& params) const override {
     params.push_back({KernelParam::Kind::i32, "key_capacity", {}});
@@ -95,6 +97,7 @@ class Pages final : public KeyCopies {
     const auto& operand = *p_.operand;
     w.open("");
     operand.emit_populate(w, "n");
+    operand.emit_rows(w, name);
     open_lanes(w, 0);
     for (int qk = 0; qk < pipeline.num_qk_stages_effective(); ++qk) {
       pipeline.ring().emit_wait_empty(w, qk);

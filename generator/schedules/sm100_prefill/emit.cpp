@@ -52,6 +52,7 @@ void use_sections(Prelude& prelude, const Parts& parts) {
                               "prefetch_tensor_map", "tma_load", "tma_store", "fence_proxy_async",
                               "descriptor", "shared_words", "store_shared_float", "tcgen05_fence"})
     prelude.use(section);
+  if (p.operand->gathers()) p.operand->use_copies(prelude);
   parts.blocks->use(prelude);
   prelude.use(parts.elements->pack());
   prelude.use(pack_name(*p.config.out_dtype));

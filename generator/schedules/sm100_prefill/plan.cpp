@@ -9,6 +9,7 @@
 #include "generator/config/unsupported.hpp"
 #include "generator/emit/output_elements.hpp"
 #include "generator/operands/operand_form.hpp"
+#include "generator/schedules/common/gather4.hpp"
 #include "generator/schedules/common/meaning.hpp"
 #include "generator/targets/target.hpp"
 
@@ -40,7 +41,7 @@ bool check_meaning(const Config& c, Violations& out) {
   const auto before = out.size();
   check_prefill_meaning(c, kName,
                         {"BK", "swizzle", "num_kv_stages", "num_qk_stages", "num_pv_stages", "shared_ring",
-                         "exp_offload", "bn_cap", "single_o", "pair_cta"},
+                         "exp_offload", "bn_cap", "single_o", "pair_cta", "gather4"},
                         PrefillBytes::fp8, out);
   const Config m = with_shared_defaults(c);
   const MeaningCheck check(c, m, kName, out);
@@ -306,6 +307,8 @@ std::optional<PrefillPlan> plan_prefill(Config c, Violations& out) {
   p.operand.emplace(
       c.operand->kind, c.operand->page_size.value_or(0), p.BN,
       sm90::OperandNames{"work.batch", "work.kv_head", "work.k_start", "work.seqlen_k", "heads_kv"});
+  resolve_gather4(c, {p.BN, p.depth, p.fa4.swizzle_bytes}, refuse);
+  if (c.gather4) p.operand->set_gather4({"k", "v"});
   if (p.operand->eff_page() * p.fa4.swizzle_bytes % 128 != 0)
     refuse(kName, {"/operand/page_size"},
            "a box begins at a whole 128 bytes of shared memory: two rows of FP8", "2");

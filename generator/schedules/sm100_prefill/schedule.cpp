@@ -19,6 +19,9 @@ class Sm100Prefill final : public Schedule {
       const char* const name = k ? "k" : "v";
       out["mha_operand"][name] =
           p.operand->constants(p.fa4.element_bytes(), p.fa4.swizzle_bytes, k ? p.depth : p.ov_depth, 1);
+      if (p.operand->gathers())
+        out["mha_operand"][name]["gather4"] = p.operand->gather_constants(
+            p.fa4.element_bytes(), p.fa4.swizzle_bytes, k ? p.depth : p.ov_depth, 0);
       out["tma_consumer_pipeline"][name] = pipeline->constants();
     }
     return out;

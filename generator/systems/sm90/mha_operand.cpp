@@ -9,7 +9,9 @@ namespace kiln::sm90 {
 
 TensorMapSpec MHAOperand::map(int panel_columns, int span_bytes, int l2_promotion_bytes, int fold) const {
   TensorMapSpec map;
-  if (inner(fold) > 1) {
+  if (gathers()) {
+    map.dims = {{"depth", panel_columns}, {"gathered", 1}};
+  } else if (inner(fold) > 1) {
     map.dims = {
         {"depth", panel_columns}, {"row", 8}, {"panel", fold}, {"eight", eff_page() / 8}, {"head", 1}};
   } else {
@@ -67,6 +69,12 @@ std::vector<KernelParam> MHAOperand::params(int k_fold, int v_fold) const {
                                   {KernelParam::Kind::i32, "num_pages", {}}};
   if (inner(k_fold) > 1) params.push_back({KernelParam::Kind::i32, "k_page_eights", {}});
   if (inner(v_fold) > 1) params.push_back({KernelParam::Kind::i32, "v_page_eights", {}});
+  for (const std::string& tensor : gathered_) {
+    if (page_size_ > 1)
+      for (const char* distance : {"_page_rows", "_token_rows"})
+        params.push_back({KernelParam::Kind::i32, tensor + distance, {}});
+    params.push_back({KernelParam::Kind::i32, tensor + "_head_columns", {}});
+  }
   return params;
 }
 
@@ -85,6 +93,7 @@ void MHAOperand::emit_populate(Writer& w, const std::string& n) const {
            row_of_table);
     return;
   }
+  if (gathers()) return emit_gathered_populate(w, n);
   for (int round = 0; round < rounds(); ++round) {
     const std::string suffix = round == 0 ? "" : fmt::format("_{}", round);
     const std::string lane = round == 0 ? "lane" : fmt::format("(lane + {})", 32 * round);
@@ -110,6 +119,7 @@ void MHAOperand::emit_populate_first(Writer& w, const std::string& n) const {
 }
 
 void MHAOperand::emit_lookup(Writer& w, const std::string& first) const {
+  if (gathers()) return emit_gathered_first(w, first);
   if (!looks_ahead()) return;
   w.line("int pages, next_pages;  // of {} tiles, one a lane, and of as many after them", 32 / num_pages());
   w.open("");
@@ -118,6 +128,7 @@ void MHAOperand::emit_lookup(Writer& w, const std::string& first) const {
 }
 
 void MHAOperand::emit_populate_ahead(Writer& w, const std::string& n, const std::string& first) const {
+  if (gathers()) return emit_gathered_ahead(w, n);
   if (!looks_ahead()) return emit_populate(w, n);
   const int tiles = 32 / num_pages();
   w.line("const int turn = ({} - {}) % {};", n, first, tiles);
@@ -149,6 +160,15 @@ std::string MHAOperand::coordinates(const std::string& n, int round) const {
       return fmt::format("{}, {}, page{}", by_page("row" + suffix, '%'), names_.kv_head, suffix);
   }
   return {};
+}
+
+std::string MHAOperand::copy(const std::string& to, const std::string& tensor, const std::string& barrier,
+                             int column, const std::string& n, int round, const char* policy) const {
+  if (gathers())
+    return fmt::format("tma_gather4({}, &{}_map, {}, {}{}_column, {}_rows, {});", to, tensor, barrier,
+                       column > 0 ? fmt::format("{} + ", column) : "", tensor, tensor, policy);
+  return fmt::format("tma_load({}, &{}_map, {}, {}, {}, {});", to, tensor, barrier, column,
+                     coordinates(n, round), policy);
 }
 
 std::string MHAOperand::box_coordinates(const char* tensor, const std::string& n, int round, int panel,
@@ -186,7 +206,10 @@ void MHAOperand::emit_load_scales(Writer& w, const std::string& n, const ScaleSl
     } else {
       at = "(long long)key";
     }
-    if (num_pages() > 1) {
+    if (gathers()) {
+      emit_gathered_page(w, 32 * i);
+      page = "key_page";
+    } else if (num_pages() > 1) {
       const int round = 32 * i / eff_page() / 32;
       w.line("const int key_page = __shfl_sync(0xffffffffu, page{}, ({} + lane) / {} % 32);",
              round == 0 ? "" : fmt::format("_{}", round), 32 * i, eff_page());

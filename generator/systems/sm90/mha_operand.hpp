@@ -15,6 +15,13 @@
 //
 // where page_eights, the eights of rows from one page to the next, is a parameter of the kernel, for each of K and V.
 //
+// Under gather4 (sm_100a) the map has the columns of all heads and the rows of all pages, and one instruction brings four
+// rows by their numbers:
+//
+//   columns, rows    d + h * head_columns, page * page_rows + t % page_size * token_rows
+//
+// where a row of the map is the longest step that both pages and tokens are whole numbers of; pages of one row are rows.
+//
 // Of scales by head and token the same without depth; those of ragged rows, which begin anywhere, are not
 // copied as tiles.
 //
@@ -29,6 +36,7 @@
 #include <kiln/config.hpp>
 #include <kiln/source.hpp>
 #include "generator/config/unsupported.hpp"
+#include "generator/emit/prelude.hpp"
 #include "generator/emit/writer.hpp"
 #include "generator/operands/operand_form.hpp"
 #include "generator/systems/mha_operand_constants.hpp"
@@ -73,7 +81,9 @@ class MHAOperand {
 
   bool table() const { return operand_form(kind_).table(); }
   int paged_rows() const { return operand_form(kind_).pages() ? page_size_ : 0; }
-  int eff_page() const { return box_rows_ > 0 ? box_rows_ : piece_rows(BN_, paged_rows()); }
+  int eff_page() const {
+    return gathers() ? kGathered : box_rows_ > 0 ? box_rows_ : piece_rows(BN_, paged_rows());
+  }
   int num_pages() const { return BN_ / eff_page(); }
   /// Rows of a box: the documented kv_sub_tile_rows, and of pages that neither divide a tile nor are whole
   /// tiles, which it does not know, the most that no page end and no tile end cuts.
@@ -81,6 +91,11 @@ class MHAOperand {
     const bool whole = page_size == 0 || BN % page_size == 0 || page_size % BN == 0;
     return whole ? kv_sub_tile_rows(BN, page_size) : std::gcd(BN, page_size);
   }
+
+  /// Rows come four an instruction, those of `tensors` ("k", "v", "k_rope").
+  void set_gather4(std::vector<std::string> tensors) { gathered_ = std::move(tensors); }
+  bool gathers() const { return !gathered_.empty(); }
+  static constexpr int kGathered = 4;  ///< rows of an instruction
 
   /// Tensor map of K or V in panels of `panel_columns` columns, `fold` of them in one box.
   TensorMapSpec map(int panel_columns, int span_bytes, int l2_promotion_bytes, int fold = 1) const;
@@ -110,6 +125,14 @@ class MHAOperand {
   /// All coordinates of a box of `tensor`, from column `panel` * `panel_columns` on, where a box has `fold` panels.
   std::string box_coordinates(const char* tensor, const std::string& n, int round, int panel,
                               int panel_columns, int fold) const;
+  /// Sections that copy() calls for.
+  void use_copies(Prelude& prelude) const;
+  /// Before the copies of a tile of `tensor`: the numbers of this lane's rows, where they are gathered. Those of a tail of
+  /// K's rows, whose elements are of `tail_bytes`, are K's.
+  void emit_rows(Writer& w, const std::string& tensor, int k_bytes = 0, int tail_bytes = 0) const;
+  /// The copy of piece lane + 32 * `round` of tile `n`, from `column` on, to shared address `to`.
+  std::string copy(const std::string& to, const std::string& tensor, const std::string& barrier, int column,
+                   const std::string& n, int round, const char* policy) const;
   /// Condition under which this lane issues a box, and how many boxes a lane may have.
   std::string issues(int round) const;
   int rounds() const { return (num_pages() + 31) / 32; }
@@ -137,16 +160,31 @@ class MHAOperand {
   /// Documented constants.
   nlohmann::ordered_json constants(int element_bytes, int swizzle_bytes, int depth, int fold_chunks) const;
 
+  /// Of gather4: the columns of a box (`box_columns` where there is no swizzle) and the instructions of a tile.
+  nlohmann::ordered_json gather_constants(int element_bytes, int swizzle_bytes, int columns,
+                                          int box_columns) const;
+
  private:
   /// A row by the rows of a page, '/' or '%'.
   std::string by_page(const std::string& row, char operation) const;
+  // Of rows that are gathered (mha_operand_gather.cpp).
+  int entries() const;  ///< of the page table, for the rows of an instruction
+  std::string entry_names(const char* prefix) const;
+  std::string entry_of(int i, const std::string& first_key) const;
+  void emit_first_key(Writer& w, const std::string& n) const;
+  void emit_places(Writer& w) const;
+  void emit_gathered_populate(Writer& w, const std::string& n) const;
+  void emit_gathered_ahead(Writer& w, const std::string& n) const;
+  void emit_gathered_first(Writer& w, const std::string& first) const;
+  void emit_gathered_page(Writer& w, int first) const;
   void emit_look_up(Writer& w, const char* into, const std::string& n) const;
   void emit_page_of(Writer& w, const std::string& n, const std::string& from) const;
-  bool looks_ahead() const { return operand_form(kind_).pages() && num_pages() <= 16; }
+  bool looks_ahead() const { return operand_form(kind_).pages() && num_pages() <= 16 && !gathers(); }
   OperandKind kind_;
   int page_size_;
   int BN_, box_rows_;
   bool chunk_inner_ = false;
+  std::vector<std::string> gathered_;
   OperandNames names_;
 };
 

@@ -1,0 +1,335 @@
+// Rows that tensor copies bring by number, four an instruction (`gather4`, sm_100a): what is planned and refused, pools
+// whose pages or heads lie anywhere, page numbers that are none, results at the ends of tiles, and a page table as the
+// list of rows that a query reads.
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <kiln/kiln.hpp>
+#include <limits>
+#include <nlohmann/json.hpp>
+
+#include "generator/config/report.hpp"
+#include "generator/schedules/schedule.hpp"
+#include "tests/serving/ladder_check.hpp"
+#include "workbench/problem/rounding.hpp"
+#include "workbench/problem/workload.hpp"
+
+using namespace kiln;
+using Json = nlohmann::ordered_json;
+using kiln::test::check_at_tile_ends;
+using kiln::test::emulated;
+using kiln::test::ints;
+using kiln::test::upload;
+
+namespace {
+
+Json config_of(const char* operation, const std::string& more = "") {
+  Json config =
+      Json::parse(R"({"target": "sm_100a", "dtype": "bf16", "depth": 128, "mask": "causal", "lse": true,
+      "operand": {"kind": "paged", "page_size": 4}})");
+  config["operation"] = operation;
+  config.merge_patch(Json::parse("{" + more + "}"));
+  return config;
+}
+constexpr const char* kLatent = R"("depth": 576, "ov_depth": 512, "v_from_k": true, "group": 16)";
+Json latent(const std::string& more) {
+  return config_of("decode", std::string(kLatent) + more);
+}
+Plan plan_of(const Json& config) {
+  return make_plan(parse_config(config.dump(), "test"));
+}
+std::string refusal(const Json& config) {
+  try {
+    plan_of(config);
+  } catch (const Error& error) {
+    return error.violations().empty() ? error.what() : violation_line(error.violations().front());
+  }
+  return "";
+}
+int count(const std::string& text, const std::string& what) {
+  int n = 0;
+  for (std::size_t at = text.find(what); at != std::string::npos; at = text.find(what, at + 1)) ++n;
+  return n;
+}
+
+constexpr std::int64_t kDepth = 128, kHeads = 2, kQueryHeads = 4, kPages = 12, kRows = 5;
+
+std::vector<float> values(std::int64_t count, std::uint64_t stream) {
+  std::vector<float> x = random_normal(static_cast<std::size_t>(count), 9, stream);
+  round_to(DType::bf16, x);
+  return x;
+}
+
+/// Elements from page to page, row to row and head to head, of pages of `rows`.
+struct Pool {
+  std::int64_t rows, page, row, head;
+};
+Pool dense(std::int64_t rows) {
+  return {rows, rows * kHeads * kDepth, kHeads * kDepth, kDepth};
+}
+
+/// The rows of a dense pool where `pool` has them, NaN everywhere else.
+DeviceBuffer placed(const std::vector<float>& from, const Pool& pool) {
+  const std::int64_t end =
+      (kPages - 1) * pool.page + (pool.rows - 1) * pool.row + (kHeads - 1) * pool.head + kDepth;
+  std::vector<float> out(static_cast<std::size_t>(end), std::numeric_limits<float>::quiet_NaN());
+  for (std::int64_t page = 0; page < kPages; ++page)
+    for (std::int64_t row = 0; row < pool.rows; ++row)
+      for (std::int64_t head = 0; head < kHeads; ++head)
+        for (std::int64_t d = 0; d < kDepth; ++d)
+          out[static_cast<std::size_t>(page * pool.page + row * pool.row + head * pool.head + d)] =
+              from[static_cast<std::size_t>(((page * pool.rows + row) * kHeads + head) * kDepth + d)];
+  return upload(encode(DType::bf16, out));
+}
+
+const std::vector<std::int32_t> kTable{4, 1, 0, 11, 9, 10, 3, 2, 6, 7, 5, 8};
+
+/// O of two sequences, of three query rows and two, whose table has the pages `table`, six each.
+std::vector<std::byte> output_of(const Json& config, const Pool& k, const Pool& v,
+                                 const std::vector<std::int32_t>& table = kTable) {
+  const std::int64_t rows = k.rows;
+  const DeviceBuffer d_q = upload(encode(DType::bf16, values(kRows * kQueryHeads * kDepth, 1))),
+                     d_k = placed(values(kPages * dense(rows).page, 2), k),
+                     d_v = placed(values(kPages * dense(rows).page, 3), v), d_offsets = ints({0, 2, kRows}),
+                     d_table = ints(table),
+                     d_lengths =
+                         ints({static_cast<std::int32_t>(4 * rows + 1), static_cast<std::int32_t>(6 * rows)});
+  DeviceBuffer d_o = emulated().allocate(kRows * kQueryHeads * kDepth * 2),
+               d_lse = emulated().allocate(kRows * kQueryHeads * 4);
+  AttentionArgs args;
+  args.q = Tensor::dense(d_q.address(), DType::bf16, {kRows, kQueryHeads, kDepth});
+  args.k = Tensor{d_k.address(), DType::bf16, {kPages, rows, kHeads, kDepth}, {k.page, k.row, k.head, 1}};
+  args.v = Tensor{d_v.address(), DType::bf16, {kPages, rows, kHeads, kDepth}, {v.page, v.row, v.head, 1}};
+  args.o = Tensor::dense(d_o.address(), DType::bf16, {kRows, kQueryHeads, kDepth});
+  args.lse = Tensor::dense(d_lse.address(), DType::f32, {kQueryHeads, kRows});
+  args.cu_seqlens_q = Tensor::dense(d_offsets.address(), DType::i32, {3});
+  args.page_table = Tensor::dense(d_table.address(), DType::i32, {2, 6});
+  args.seqlens_k = Tensor::dense(d_lengths.address(), DType::i32, {2});
+  args.max_seqlen_q = 3, args.max_seqlen_k = 6 * rows;
+  const auto report = emulated().load(generate(plan_of(config)))->launch(args);
+  for (const auto& finding : report->findings) FAIL_CHECK(finding.kind, ": ", finding.message);
+  std::vector<std::byte> o(d_o.size());
+  d_o.read(o);
+  return o;
+}
+
+Json with_page(const char* operation, std::int64_t rows, bool gathered) {
+  return config_of(operation, R"("operand": {"page_size": )" + std::to_string(rows) + "}" +
+                                  (gathered ? R"(, "gather4": {})" : ""));
+}
+
+}  // namespace
+
+TEST_CASE("rows that are gathered: maps, instructions, resolved members") {
+  for (const char* operation : {"decode", "prefill"}) {
+    CAPTURE(operation);
+    const Plan plan = plan_of(with_page(operation, 16, true));
+    const Json report = Json::parse(plan.to_json());
+    CHECK(report["resolved"]["gather4"] == Json({{"tile_height", 4},
+                                                 {"tile_width", 128},
+                                                 {"tma_dtype", "bf16"},
+                                                 {"swizzle", "128B"},
+                                                 {"l2_promotion", "none"}}));
+    CHECK(report["systems"]["mha_operand"]["k"]["gather4"] == Json({{"box_width", 64}, {"issues", 64}}));
+    const KernelSource source = generate(plan);
+    CHECK(count(source.text, "&k_map, mbar_k_full") == count(source.text, "tma_gather4(smem_k"));
+    CHECK(count(source.text, "&v_map, mbar_v_full") == count(source.text, "tma_gather4(smem_v"));
+    const Manifest m = manifest_from_json(to_json(source.manifest));
+    const auto k =
+        std::find_if(m.params.begin(), m.params.end(), [](const auto& p) { return p.role == "k"; });
+    REQUIRE(k->map.dims.size() == 2);
+    CHECK(k->map.dims[0].box == 64);
+    CHECK(k->map.dims[1].box == 1);
+    CHECK(k->map.dims[1].axis == "gathered");
+    CHECK(m.takes("v_page_rows"));
+    for (const auto& proof : plan.schedule().layout_proofs()) CHECK_MESSAGE(proof.holds, proof.what);
+  }
+  // the tile of blackwell.md: 64 rows of 576 columns
+  const Json report = Json::parse(
+      plan_of(latent(R"(, "gather4": {"tile_height": 64, "tile_width": 576, "l2_promotion": "256B"})"))
+          .to_json());
+  CHECK(report["systems"]["mha_operand"]["k"]["gather4"] == Json({{"box_width", 64}, {"issues", 144}}));
+  CHECK(report["resolved"]["gather4"]["l2_promotion"] == "256B");
+  CHECK(make_plan(parse_config(report["resolved"].dump(), "again")).to_json() == report.dump(2));
+}
+
+TEST_CASE("pages that leave boxes of fewer than four rows are gathered without the key") {
+  for (const char* operation : {"decode", "prefill"})
+    for (const int rows : {1, 2, 3, 4, 5, 6, 8, 12, 64}) {
+      CAPTURE(operation);
+      CAPTURE(rows);
+      const std::string text = generate(plan_of(with_page(operation, rows, false))).text;
+      CHECK((count(text, "tma_gather4(smem_k") > 0) == (rows % 4 != 0));
+    }
+}
+
+TEST_CASE("members of gather4 that the copies are not") {
+  const auto said = [](const std::string& members, const std::string& more = "") {
+    return refusal(config_of("decode", R"("gather4": {)" + members + "}" + more));
+  };
+  const auto has = [](const std::string& text, const std::string& what) {
+    CHECK_MESSAGE(text.find(what) != std::string::npos, text);
+  };
+  has(said(R"("tile_height": 8)"), "/gather4/tile_height");
+  has(said(R"("tile_height": 8)"), "4, 128");
+  has(said(R"("tile_width": 64)"), "whole rows of K are gathered");
+  has(said(R"("tile_stride": 256)"), "the tensors of a launch say how far their rows lie apart");
+  has(said(R"("tma_dtype": "int64")"), "elements are copied as the cache has them");
+  has(said(R"("swizzle": "64B")"), "128B");
+  has(said(R"("swizzle": "128B")", R"(, "kv_dtype": "fp8_e4m3")"), "none");
+  has(said("", R"(, "operand": {"kind": "contiguous", "page_size": null})"),
+      "rows are gathered by a page table");
+  has(said("", R"(, "kv_dtype": "int8", "depth": 80)"), "multiples of 32");
+  CHECK(said("", R"(, "kv_dtype": "int8", "depth": 96)").empty());
+}
+
+TEST_CASE("a pool that is gathered has its pages and heads anywhere") {
+  for (const char* operation : {"decode", "prefill"})
+    for (const std::int64_t rows : {4, 8}) {
+      CAPTURE(operation);
+      CAPTURE(rows);
+      const Pool plain = dense(rows);
+      const Pool heads_first{rows, plain.page, kDepth, rows * kDepth};
+      const Pool apart{rows, 6 * plain.page, plain.row, plain.head};  // K, V and layers in turn
+      const Pool odd{rows, plain.page + 3 * kDepth, plain.row, plain.head};
+      const Pool rows_first{rows, plain.row, kPages * plain.row, plain.head};
+      const auto wanted = output_of(with_page(operation, rows, false), plain, plain);
+      const Json config = with_page(operation, rows, true);
+      CHECK(output_of(config, plain, plain) == wanted);
+      CHECK(output_of(config, heads_first, apart) == wanted);
+      CHECK(output_of(config, odd, heads_first) == wanted);
+      CHECK(output_of(config, rows_first, odd) == wanted);
+    }
+  // pages of one row are rows, however far apart
+  const Json one = with_page("decode", 1, false);
+  const auto wanted = output_of(one, dense(1), dense(1));
+  const Pool wide{1, 5 * kDepth, 77, 2 * kDepth};
+  CHECK(output_of(one, wide, dense(1)) == wanted);
+  CHECK(output_of(one, dense(1), wide) == wanted);
+}
+
+TEST_CASE("page numbers that are none are gathered as zeros") {
+  for (const char* operation : {"decode", "prefill"})
+    for (const std::int32_t none :
+         {std::numeric_limits<std::int32_t>::max(), -1, 12, 1 << 29, -(1 << 30), 357913942}) {
+      CAPTURE(none);
+      std::vector<std::int32_t> table = kTable;
+      table[4] = none;
+      const Pool apart{4, 6 * dense(4).page, dense(4).row, dense(4).head};
+      CHECK(output_of(with_page(operation, 4, true), apart, apart, table) ==
+            output_of(with_page(operation, 4, false), apart, apart, table));
+    }
+}
+
+TEST_CASE("rows that are gathered, at the ends of tiles") {
+  std::uint64_t seed = 60;
+  const auto check = [&](const Json& config) {
+    CAPTURE(config.dump());
+    check_at_tile_ends(plan_of(config), ++seed);
+  };
+  for (const int rows : {1, 6, 64}) {
+    const std::string page = R"("gather4": {}, "operand": {"page_size": )" + std::to_string(rows) + "}";
+    check(config_of("decode", page));
+    check(config_of("prefill", page));
+    check(latent(", " + page));
+  }
+  for (const int rows : {2, 3}) check(with_page("decode", rows, true));
+  constexpr const char* kOne = R"("operand": {"page_size": 1})";
+  check(config_of("decode",
+                  std::string(kOne) + R"(, "depth": 80, "dtype": "fp16", "mask": {"sliding_window": 50})"));
+  check(config_of("decode",
+                  std::string(kOne) + R"(, "depth": 192, "ov_depth": 128, "group": 8, "queries": 4)"));
+  check(config_of("prefill", std::string(kOne) + R"(, "depth": 256, "lse": false)"));
+  check(config_of("prefill",
+                  R"("operand": {"page_size": 3}, "dtype": "fp8_e4m3", "out_dtype": "bf16", "depth": 64)"));
+  for (const int rows : {1, 2, 16}) {
+    const std::string page = R"("gather4": {}, "operand": {"page_size": )" + std::to_string(rows) +
+                             R"(, "quantization": {"granularity": "per_token"}})";
+    check(config_of("decode", page + R"(, "kv_dtype": "fp8_e4m3")"));
+    check(latent(", " + page + R"(, "kv_dtype": "int8")"));
+  }
+}
+
+TEST_CASE("rotary columns beside gathered rows are gathered, too") {
+  std::uint64_t seed = 90;
+  constexpr const char* kBytes = R"(, "kv_dtype": "fp8_e4m3")";
+  for (const char* rope : {R"(, "rope_depth": 64, "rope": {"layout": "separate"})",
+                           R"(, "rope_depth": 64, "rope": {"layout": "tail"})"})
+    for (const char* bytes : {"", kBytes}) {
+      const std::string text(rope);
+      if (*bytes == 0 && text.find("tail") != std::string::npos) continue;
+      for (const int rows : {1, 6}) {
+        const Json config =
+            latent(text + bytes + R"(, "operand": {"page_size": )" + std::to_string(rows) + "}");
+        CAPTURE(config.dump());
+        const std::string source = generate(plan_of(config)).text;
+        CHECK(count(source, "&k_rope_map, ") == 1);
+        CHECK(count(source, "tma_load") == 0);
+        check_at_tile_ends(plan_of(config), ++seed);
+      }
+    }
+}
+
+TEST_CASE("a page table of pages of one row is the list of rows that a sequence reads") {
+  constexpr std::int64_t kPool = 300, kColumns = 576, kValues = 512, kQ = 16, kBatch = 3, kMost = 150;
+  const std::vector<std::int32_t> lengths{150, 7, 64};
+  std::vector<std::int32_t> table(kBatch * kMost, -1);  // entries past a list are never read
+  for (std::int64_t b = 0; b < kBatch; ++b)
+    for (std::int64_t i = 0; i < lengths[static_cast<std::size_t>(b)]; ++i)
+      table[static_cast<std::size_t>(b * kMost + i)] =
+          static_cast<std::int32_t>((i * 97 + b * 31 + i * i) % kPool);  // in any order
+  std::vector<float> pool = values(kPool * kColumns, 5);
+  const std::vector<float> q = values(kBatch * kQ * kColumns, 6);
+  // Rows that no list names hold what must not count.
+  for (std::int64_t row = 0; row < kPool; ++row)
+    if (std::find(table.begin(), table.end(), static_cast<std::int32_t>(row)) == table.end())
+      std::fill_n(pool.begin() + row * kColumns, kColumns, std::numeric_limits<float>::quiet_NaN());
+  const DeviceBuffer d_q = upload(encode(DType::bf16, q)), d_k = upload(encode(DType::bf16, pool)),
+                     d_table = ints(table), d_lengths = ints(lengths);
+  const std::vector<std::int32_t> offsets{0, 1, 2, 3};
+  const DeviceBuffer d_offsets = ints(offsets);
+  DeviceBuffer d_o = emulated().allocate(kBatch * kQ * kValues * 2);
+  AttentionArgs args;
+  args.q = Tensor::dense(d_q.address(), DType::bf16, {kBatch, kQ, kColumns});
+  args.k = Tensor::dense(d_k.address(), DType::bf16, {kPool, 1, 1, kColumns});
+  args.o = Tensor::dense(d_o.address(), DType::bf16, {kBatch, kQ, kValues});
+  args.cu_seqlens_q = Tensor::dense(d_offsets.address(), DType::i32, {kBatch + 1});
+  args.page_table = Tensor::dense(d_table.address(), DType::i32, {kBatch, kMost});
+  args.seqlens_k = Tensor::dense(d_lengths.address(), DType::i32, {kBatch});
+  args.max_seqlen_q = 1, args.max_seqlen_k = kMost;
+  const Plan plan = plan_of(latent(R"(, "operand": {"page_size": 1}, "mask": "none", "lse": false)"));
+  const auto report = emulated().load(generate(plan))->launch(args);
+  for (const auto& finding : report->findings) FAIL_CHECK(finding.kind, ": ", finding.message);
+  std::vector<std::byte> bytes(d_o.size());
+  d_o.read(bytes);
+  const std::vector<float> o = decode(DType::bf16, bytes);
+  double largest = 0, size = 0;
+  for (std::int64_t b = 0; b < kBatch; ++b)
+    for (std::int64_t h = 0; h < kQ; ++h) {
+      std::vector<double> weights;
+      double maximum = -std::numeric_limits<double>::infinity(), sum = 0;
+      const auto row = [&](std::int64_t i) {
+        return pool.data() + table[static_cast<std::size_t>(b * kMost + i)] * kColumns;
+      };
+      const std::int64_t keys = lengths[static_cast<std::size_t>(b)];
+      for (std::int64_t i = 0; i < keys; ++i) {
+        double score = 0;
+        for (std::int64_t d = 0; d < kColumns; ++d)
+          score += double{q[static_cast<std::size_t>((b * kQ + h) * kColumns + d)]} * double{row(i)[d]};
+        weights.push_back(score / std::sqrt(double{kColumns}));
+        maximum = std::max(maximum, weights.back());
+      }
+      for (double& w : weights) w = std::exp(w - maximum), sum += w;
+      for (std::int64_t d = 0; d < kValues; ++d) {
+        double wanted = 0;
+        for (std::int64_t i = 0; i < keys; ++i)
+          wanted += weights[static_cast<std::size_t>(i)] * double{row(i)[d]};
+        wanted /= sum;
+        largest = std::max(
+            largest, std::abs(wanted - double{o[static_cast<std::size_t>((b * kQ + h) * kValues + d)]}));
+        size = std::max(size, std::abs(wanted));
+      }
+    }
+  CHECK(largest < 0.01 * size);
+}
