@@ -48,7 +48,7 @@ struct TensorMapSpec {
 ///               team_heads: blocks of a stream_k grid that stand side by side on different KV heads; a
 ///               divisor of heads_kv that wastes few blocks of the grid
 ///               page_table_stride: entries from row to row; num_pages, page_size; {k,v}_page_eights: rows / 8
-///               key_capacity: keys that a row of the table names
+///               key_capacity: keys that a row of the table names; {k,v,k_rope}_{page_rows,token_rows,head_columns}
 ///               mask_stride_batch mask_stride_head mask_words: words from one batch, head, row of mask_bits
 ///               to the next; 0 where all share one
 ///               window_left window_right window_chunk: sides of the mask, 2^30 and 0 where there is no bound
