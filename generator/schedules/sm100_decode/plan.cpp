@@ -50,8 +50,8 @@ void check_pieces(const Config& m, const MeaningCheck& check) {
   const int numbers = numbers_of(*m.kv_dtype);
   check.takes(piece * m.depth / numbers % 128 == 0 && piece * *m.ov_depth / numbers % 128 == 0,
               m.gather4 ? "/gather4" : "/operand/page_size",
-              gathered ? "gathers rows of bytes whose depths are multiples of 32"
-                       : "takes pages of bytes whose rows in a tile are a multiple of 128 bytes",
+              gathered ? fmt::format("gathers rows of bytes whose depths are multiples of {}", 32 * numbers)
+                       : std::string("takes pages of bytes whose rows in a tile are a multiple of 128 bytes"),
               m.gather4 ? "leave it out" : "8, 16");
 }
 
