@@ -104,6 +104,7 @@ std::string arguments_read_again(const std::vector<KernelParam>& params, const s
 
 std::string parameter_list(const std::vector<KernelParam>& params, const ParameterStyle& style) {
   std::vector<std::string> texts;
+  texts.reserve(params.size());
   for (const KernelParam& param : params) texts.push_back(parameter_text(param, style));
   return style.one_per_line ? fmt::format("{}", fmt::join(texts, ",\n    ")) : wrapped_list(texts);
 }

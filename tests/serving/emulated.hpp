@@ -15,6 +15,16 @@ inline Runtime& emulated() {
   return runtime;
 }
 
+/// Compiles to machine code in any case.
+inline Runtime& compiler() {
+  static Runtime runtime([] {
+    RuntimeOptions options = emulated_options();
+    options.ptx_only = false;
+    return options;
+  }());
+  return runtime;
+}
+
 inline DeviceBuffer upload(std::span<const std::byte> bytes) {
   DeviceBuffer buffer = emulated().allocate(bytes.size());
   buffer.write(bytes);

@@ -10,6 +10,7 @@
 
 using namespace kiln;
 using kiln::test::check_at_tile_ends;
+using kiln::test::compiler;
 using kiln::test::emulated;
 
 namespace {
@@ -63,7 +64,7 @@ TEST_CASE("sm100_prefill, one tile of queries: static counts") {
     CHECK(plan.resolved().shared_ring == c.shared);
     CHECK(plan.resolved().num_threads == 384);
     const KernelSource source = generate(plan);
-    const auto compiled = emulated().compile(source);
+    const auto compiled = compiler().compile(source);
     const std::string& ptx = compiled->ptx;
     CHECK(count(ptx, std::string("tcgen05.mma.cta_group::1.") + c.kind) == 2 * (c.k_steps + c.v_steps));
     CHECK(count(ptx, "tcgen05.mma.") == 2 * (c.k_steps + c.v_steps));

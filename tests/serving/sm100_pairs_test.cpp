@@ -10,7 +10,7 @@
 
 using namespace kiln;
 using kiln::test::check_at_tile_ends;
-using kiln::test::emulated;
+using kiln::test::compiler;
 
 namespace {
 
@@ -50,7 +50,7 @@ TEST_CASE("sm100_prefill, pairs of blocks: static counts") {
     for (const auto& proof : plan.schedule().layout_proofs()) CHECK_MESSAGE(proof.holds, proof.what);
     const KernelSource source = generate(plan);
     CHECK(source.manifest.cluster == std::array<int, 3>{2, 1, 1});
-    const auto compiled = emulated().compile(source);
+    const auto compiled = compiler().compile(source);
     const std::string& ptx = compiled->ptx;
     CHECK(count(ptx, std::string("tcgen05.mma.cta_group::2.") + c.kind) == 2 * (c.k_steps + c.v_steps));
     CHECK(count(ptx, "tcgen05.mma.") == 2 * (c.k_steps + c.v_steps));

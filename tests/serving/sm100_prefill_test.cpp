@@ -12,6 +12,7 @@
 
 using namespace kiln;
 using kiln::test::check_at_tile_ends;
+using kiln::test::compiler;
 using kiln::test::emulated;
 
 namespace {
@@ -61,7 +62,7 @@ TEST_CASE("sm100_prefill: static counts") {
   for (const Counts& c : table) {
     CAPTURE(c.keys);
     const KernelSource source = generate(plan_of(c.keys));
-    const auto compiled = emulated().compile(source);
+    const auto compiled = compiler().compile(source);
     const std::string& ptx = compiled->ptx;
     CHECK(count(ptx, std::string("tcgen05.mma.cta_group::1.") + c.kind) == 4 * (c.k_steps + c.v_steps));
     CHECK(count(ptx, "tcgen05.mma.") == 4 * (c.k_steps + c.v_steps));
