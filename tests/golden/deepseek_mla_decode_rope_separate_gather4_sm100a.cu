@@ -1,6 +1,6 @@
-// deepseek_mla_decode_rope_separate_paged1_gather4_sm100a: emitted by kiln VERSION. Do not edit: change the config and generate again.
+// deepseek_mla_decode_rope_separate_gather4_sm100a: emitted by kiln VERSION. Do not edit: change the config and generate again.
 //
-// Config: {"name":"deepseek_mla_decode_rope_separate_paged1_gather4_sm100a","target":"sm_100a","operation":"decode","dtype":"bf16","kv_dtype":"bf16","out_dtype":"bf16","depth":576,"ov_depth":512,"rope_depth":64,"nope_depth":512,"q_depth":576,"cache_depth":512,"head_dim_offset":0,"v_from_k":true,"operand":{"kind":"paged","page_size":1},"mask":"causal","score_mod":"none","sink":false,"group":16,"lse":true,"scale":0.041666666666666664,"mma_shape":[64,16,16],"BM":16,"BN":64,"BK":192,"num_threads":192,"swizzle":"128B","num_kv_stages":2,"num_qk_stages":3,"gather4":{"tile_height":4,"tile_width":512,"tma_dtype":"bf16","swizzle":"128B","l2_promotion":"none"},"rope":{"layout":"separate","dtype":"bf16"},"schedule":"sm100_decode"}
+// Config: {"name":"deepseek_mla_decode_rope_separate_gather4_sm100a","target":"sm_100a","operation":"decode","dtype":"bf16","kv_dtype":"bf16","out_dtype":"bf16","depth":576,"ov_depth":512,"rope_depth":64,"nope_depth":512,"q_depth":576,"cache_depth":512,"head_dim_offset":0,"v_from_k":true,"operand":{"kind":"paged","page_size":1},"mask":"causal","score_mod":"none","sink":false,"group":16,"lse":true,"scale":0.041666666666666664,"mma_shape":[64,16,16],"BM":16,"BN":64,"BK":192,"num_threads":192,"swizzle":"128B","num_kv_stages":2,"num_qk_stages":3,"gather4":{"tile_height":4,"tile_width":512,"tma_dtype":"bf16","swizzle":"128B","l2_promotion":"none"},"rope":{"layout":"separate","dtype":"bf16"},"schedule":"sm100_decode"}
 // Schedule sm100_decode: 16 packed query rows by 64 keys a tile, 2 stages of K, whose first columns are V.
 // Tensor memory: S' of even tiles 0, of odd tiles 16, O' 32, 128 columns.
 // Shared memory (167444 bytes):
@@ -14,8 +14,8 @@
 //    167436 ..  167440  odd        whether some column of O is not finite
 //    167440 ..  167444  tmem       address of tensor memory
 //
-// Regenerate: kiln generate deepseek_mla_decode_rope_separate_paged1_gather4_sm100a.json --out .
-// Compile: nvcc -gencode=arch=compute_100a,code=sm_100a -cubin deepseek_mla_decode_rope_separate_paged1_gather4_sm100a.cu
+// Regenerate: kiln generate deepseek_mla_decode_rope_separate_gather4_sm100a.json --out .
+// Compile: nvcc -gencode=arch=compute_100a,code=sm_100a -cubin deepseek_mla_decode_rope_separate_gather4_sm100a.cu
 
 #define kInfinity __int_as_float(0x7f800000)
 
@@ -528,7 +528,7 @@ __device__ __forceinline__ void store_two_rows(u32 first, u32 second, u32 pair) 
 }
 
 extern "C" __global__ void __launch_bounds__(192, 1)
-kiln_deepseek_mla_decode_rope_separate_paged1_gather4_sm100a(const __grid_constant__ TensorMap k_map,
+kiln_deepseek_mla_decode_rope_separate_gather4_sm100a(const __grid_constant__ TensorMap k_map,
     const __grid_constant__ TensorMap k_rope_map,
     const u16* q,
     u16* o,
