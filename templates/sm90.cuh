@@ -312,6 +312,8 @@ __device__ __forceinline__ void share_parts(int* counter, int parts, bool waits,
   own[2] = waits ? waiting : 0;
   if (last && waiting == 0) atomicExch(counter, 0);
 }
+// Of a waiting block that added kKnowing to `before`: the last of `waiting` ones.
+__device__ __forceinline__ bool knows_last(int before, int waiting) { return (before >> 20 & kBlocks) == waiting - 1; }
 
 //@ section copy_async_16 needs types
 // 16 bytes from global to shared memory, on their way when the thread goes on.

@@ -1,4 +1,4 @@
-// How test programs open the emulated device.
+// The emulated device of a test program.
 #pragma once
 
 #include <cstdlib>
@@ -14,6 +14,21 @@ inline RuntimeOptions emulated_options() {
   options.device = "emulated";
   options.ptx_only = std::getenv("KILN_TEST_PTX_ONLY") != nullptr;
   return options;
+}
+
+inline Runtime& emulated() {
+  static Runtime runtime(emulated_options());
+  return runtime;
+}
+
+/// Compiles to machine code in any case.
+inline Runtime& compiler() {
+  static Runtime runtime([] {
+    RuntimeOptions options = emulated_options();
+    options.ptx_only = false;
+    return options;
+  }());
+  return runtime;
 }
 
 }  // namespace kiln::test

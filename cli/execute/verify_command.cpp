@@ -65,9 +65,10 @@ void climb_emulated(const VerifyOptions& options, const Plan& plan, const Kernel
   const bool has_exact = has_exact_cases(plan.resolved());
   const bool divides = source.manifest.takes("item_counters");
   ProgressCount count(runs.size() + (has_exact ? 1 : 0) + (divides ? 1 : 0));
+  std::size_t done = 0;
   for (std::size_t i = 0; i < runs.size(); ++i) {
     runs[i].seed = options.seed + i;
-    count.show(i, "emulated run");
+    count.show(done++, "emulated run");
     // Each promise about the launch before in turn, where the kernel knows of any.
     const auto before = static_cast<LaunchBefore>(i % 3);
     const LadderRun run = run_cases(runtime, plan, source, cases, runs[i], 2, before);
@@ -77,13 +78,13 @@ void climb_emulated(const VerifyOptions& options, const Plan& plan, const Kernel
   if (divides) {
     EmulatorOptions many = runs[1];
     many.num_sms = kDividedSms;
-    count.show(runs.size(), "emulated run of many parts");
+    count.show(done++, "emulated run of many parts");
     const LadderRun run = run_cases(runtime, plan, source, divided_case(plan.resolved()), many, 1);
     progress("");
     add_run(run, "many parts", findings);
   }
   if (!has_exact) return;
-  count.show(runs.size() + (divides ? 1 : 0), "emulated run with exact products");
+  count.show(done, "emulated run with exact products");
   const PosedCases exact = pose_exact_cases(plan.resolved(), cases, options.seed, 2);
   const LadderRun run = run_posed(runtime, source, exact, runs[1]);
   progress("");

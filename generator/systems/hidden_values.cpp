@@ -39,17 +39,6 @@ ScaleType scale_type(DType type) {
   return {"float", "", "floats"};
 }
 
-/// Of the scales that the row of `key` has.
-std::string scales_of_row(const Config& resolved, const MHAOperand& operand, const std::string& name,
-                          const HiddenValues::Names& names, int groups) {
-  std::string row = operand.row_in_page("key"), base = name + "_scale + ";
-  if (operand.kind() == OperandKind::ragged) row = names.k_start + " + key";
-  if (operand.table()) base += "page * " + name + "_scale_stride_page + ";
-  if (operand.kind() == OperandKind::contiguous)
-    base += names.batch + " * " + name + "_scale_stride_batch + ";
-  return base + scale_of_row(*resolved.operand, name, row, names.kv_head, groups);
-}
-
 /// Scales that a row of so many elements has.
 int groups_of(const Quantization& quantization, int columns) {
   return quantization.granularity == Quantization::Granularity::per_block
@@ -148,8 +137,9 @@ HiddenValues::Place HiddenValues::place_of(const Config& resolved, const Names& 
     const std::string head = "_scale[" + scale_of_head(*scales, names.batch, names.kv_head) + "]";
     place.k_scale = "k" + head, place.v_scale = v + head;
     if (scales_by_row(scales)) {
-      place.k_scale = scales_of_row(resolved, operand, "k", names, groups_of(*scales, k_columns(resolved)));
-      place.v_scale = scales_of_row(resolved, operand, v, names, groups_of(*scales, *resolved.ov_depth));
+      const KeyNames of{names.batch, names.kv_head, names.k_start};
+      place.k_scale = scales_of_key(*resolved.operand, "k", of, groups_of(*scales, k_columns(resolved)));
+      place.v_scale = scales_of_key(*resolved.operand, v, of, groups_of(*scales, *resolved.ov_depth));
     }
     if (*resolved.kv_dtype == DType::fp4_e2m1)
       place.q_scale = " * kv_factors[0]", place.v_factor = " * kv_factors[1]";

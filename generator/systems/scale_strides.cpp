@@ -5,6 +5,7 @@
 #include "generator/config/quantization.hpp"
 #include "generator/emit/terms.hpp"
 #include "generator/operands/operand_form.hpp"
+#include "generator/systems/mha_operand.hpp"
 
 namespace kiln {
 
@@ -36,6 +37,17 @@ std::string scale_of_row(const OperandConfig& operand, const std::string& name, 
   if (scales_by_head(operand.quantization)) return row + " + " + of_head;
   return fmt::format("((long long){} * {} + {}) * {}", factor(row), scale_row_stride(operand, "heads_kv"),
                      of_head, groups);
+}
+
+std::string scales_of_key(const OperandConfig& operand, const std::string& name, const KeyNames& names,
+                          int groups) {
+  const OperandForm& form = operand_form(operand.kind);
+  std::string row = MHAOperand(operand.kind, operand.page_size.value_or(1), 1).row_in_page("key"),
+              base = name + "_scale + ";
+  if (form.ragged_k()) row = names.k_start + " + key";
+  if (form.table()) base += "page * " + name + "_scale_stride_page + ";
+  if (form.batch_keys()) base += names.batch + " * " + name + "_scale_stride_batch + ";
+  return base + scale_of_row(operand, name, row, names.kv_head, groups);
 }
 
 }  // namespace kiln

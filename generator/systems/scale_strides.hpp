@@ -25,4 +25,12 @@ std::string scale_of_head(const OperandConfig& operand, const std::string& name,
 std::string scale_of_row(const OperandConfig& operand, const std::string& name, const std::string& row,
                          const std::string& head, int groups);
 
+/// Emitted names of a sequence whose keys have scales of their own; `key` and its `page` have these names.
+struct KeyNames {
+  std::string batch, kv_head, k_start;
+};
+/// Pointer to the `groups` scales of `key`.
+std::string scales_of_key(const OperandConfig& operand, const std::string& name, const KeyNames& names,
+                          int groups);
+
 }  // namespace kiln

@@ -16,15 +16,11 @@
 #include "workbench/verify/runner.hpp"
 
 using namespace kiln;
+using kiln::test::emulated;
 
 namespace {
 
 constexpr float kNaN = std::numeric_limits<float>::quiet_NaN();
-
-Runtime& emulated() {
-  static Runtime runtime(test::emulated_options());
-  return runtime;
-}
 
 struct Built {
   Plan plan;

@@ -257,6 +257,8 @@ __device__ __forceinline__ void share_parts(int* counter, int parts, bool waits,
   own[2] = waits ? waiting : 0;
   if (last && waiting == 0) atomicExch(counter, 0);
 }
+// Of a waiting block that added kKnowing to `before`: the last of `waiting` ones.
+__device__ __forceinline__ bool knows_last(int before, int waiting) { return (before >> 20 & kBlocks) == waiting - 1; }
 
 __device__ __forceinline__ uint4 load_shared_16(u32 at) {
   uint4 x;
@@ -1545,8 +1547,7 @@ kiln_deepseek_mla_decode_fp8_rope_sm90a(const __grid_constant__ TensorMap k_map,
             }
           }
           // the last block that knows leaves the counter as it was found
-          if (threadIdx.x == 0 && own_share[2] > 0 && (known_before >> 20 & kBlocks) == own_share[2] - 1) atomicExch(item_counters + s.item,
-              0);
+          if (threadIdx.x == 0 && own_share[2] > 0 && knows_last(known_before, own_share[2])) atomicExch(item_counters + s.item, 0);
         }
         if (same(s.sequence.seqlen_q > 1)) {
           if (any_lane(odd) && lane == 0) *(int*)(smem_bytes + 201140) = 1;

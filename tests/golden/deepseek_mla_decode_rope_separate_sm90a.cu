@@ -235,6 +235,8 @@ __device__ __forceinline__ void share_parts(int* counter, int parts, bool waits,
   own[2] = waits ? waiting : 0;
   if (last && waiting == 0) atomicExch(counter, 0);
 }
+// Of a waiting block that added kKnowing to `before`: the last of `waiting` ones.
+__device__ __forceinline__ bool knows_last(int before, int waiting) { return (before >> 20 & kBlocks) == waiting - 1; }
 
 // 16 bytes from global to shared memory, on their way when the thread goes on.
 __device__ __forceinline__ void copy_async_16(u32 dst, const u16* src) {
@@ -2601,7 +2603,7 @@ kiln_deepseek_mla_decode_rope_separate_sm90a(const __grid_constant__ TensorMap k
           odd = false;
           if (threadIdx.x == 0) {
             const int before = atomic_add_acq_rel(item_counters + s.item, kKnowing);
-            const bool last = (before >> 20 & kBlocks) == own_share[2] - 1;
+            const bool last = knows_last(before, own_share[2]);
             if (last) atomicExch(item_counters + s.item, 0);
             odd = last && before < 0;
           }

@@ -6,23 +6,16 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
+#include "tests/emulated_options.hpp"
+
 using namespace kiln;
 
 namespace {
 
-Runtime& runtime() {
-  static Runtime runtime([] {
-    RuntimeOptions options;
-    options.device = "emulated";  // compiles for every target
-    return options;
-  }());
-  return runtime;
-}
-
 void check_no_spills(nlohmann::ordered_json config, const char* more) {
   config.update(nlohmann::ordered_json::parse(more));
   CAPTURE(config.dump());
-  const auto binary = runtime().compile(generate(make_plan(parse_config(config.dump(), "test"))));
+  const auto binary = test::compiler().compile(generate(make_plan(parse_config(config.dump(), "test"))));
   CHECK(binary->spill_bytes == 0);
   CHECK(binary->warnings.empty());
 }

@@ -11,13 +11,9 @@
 #include "workbench/verify/runner.hpp"
 
 using namespace kiln;
+using kiln::test::emulated;
 
 namespace {
-
-Runtime& emulated() {
-  static Runtime runtime(test::emulated_options());
-  return runtime;
-}
 
 constexpr const char* kBias =
     R"x({"expr": "score + bias[h, q, k] - slope[h] * (q - k)", "tensors": {"bias": "bf16", "slope": "f32"}})x";

@@ -1,4 +1,4 @@
-// The emulated device of a test program, and small tensors on it.
+// Small tensors on the emulated device of a test program.
 #pragma once
 
 #include <cstdint>
@@ -9,21 +9,6 @@
 #include "tests/emulated_options.hpp"
 
 namespace kiln::test {
-
-inline Runtime& emulated() {
-  static Runtime runtime(emulated_options());
-  return runtime;
-}
-
-/// Compiles to machine code in any case.
-inline Runtime& compiler() {
-  static Runtime runtime([] {
-    RuntimeOptions options = emulated_options();
-    options.ptx_only = false;
-    return options;
-  }());
-  return runtime;
-}
 
 inline DeviceBuffer upload(std::span<const std::byte> bytes) {
   DeviceBuffer buffer = emulated().allocate(bytes.size());

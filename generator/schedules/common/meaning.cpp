@@ -22,7 +22,7 @@ MeaningCheck::MeaningCheck(const Config& user, const Config& filled, std::string
                            Violations& out)
     : user_(user), filled_(filled), schedule_(schedule), out_(out), before_(out.size()) {}
 
-void MeaningCheck::keys(std::initializer_list<std::string_view> own_keys) const {
+void MeaningCheck::keys(std::initializer_list<std::string_view> own_keys, ScaleTypes scales) const {
   std::vector<std::string_view> keys{
       "kv_dtype",    "out_dtype",   "ov_depth",    "mma_shape",    "BM",       "BN",
       "num_threads", "operand",     "mask",        "score_mod",    "sink",     "lse",
@@ -30,9 +30,8 @@ void MeaningCheck::keys(std::initializer_list<std::string_view> own_keys) const 
       "q_depth",     "cache_depth", "nope_depth",  "rope_depth",   "v_from_k", "head_dim_offset"};
   keys.insert(keys.end(), own_keys);
   refuse_unsupported(user_, schedule_, keys, out_);
-  const bool block_scales = std::find(keys.begin(), keys.end(), kBlockScales) != keys.end();
-  takes(block_scales || !has_block_scales(filled_.operand->quantization), "/operand/quantization/scale_dtype",
-        "takes scales of f32", "f32");
+  takes(scales == ScaleTypes::bytes || !has_block_scales(filled_.operand->quantization),
+        "/operand/quantization/scale_dtype", "takes scales of f32", "f32");
 }
 
 void MeaningCheck::takes(bool fits, std::string_view pointer, std::string_view what,

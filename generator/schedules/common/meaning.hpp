@@ -10,8 +10,8 @@
 
 namespace kiln {
 
-/// Beside the keys of a schedule: it takes scales of a byte within a row.
-inline constexpr std::string_view kBlockScales = "block scales";
+/// Scales that a schedule takes: f32, or also those of a byte within a row.
+enum class ScaleTypes { f32, bytes };
 
 class MeaningCheck {
  public:
@@ -19,8 +19,8 @@ class MeaningCheck {
   MeaningCheck(const Config& user, const Config& filled, std::string_view schedule, Violations& out);
 
   /// Refuses every set key but those that all schedules take (types, shapes, operand, mask, tiles) and
-  /// `own_keys`, and scales that are not f32 without kBlockScales.
-  void keys(std::initializer_list<std::string_view> own_keys) const;
+  /// `own_keys`, and scales of other types than `scales`.
+  void keys(std::initializer_list<std::string_view> own_keys, ScaleTypes scales = ScaleTypes::f32) const;
   /// Refuses the value at `pointer` unless it `fits`: "SCHEDULE WHAT", with `legal` as the way out.
   void takes(bool fits, std::string_view pointer, std::string_view what, const std::string& legal) const;
 

@@ -1,11 +1,11 @@
-// Scales of a byte for a block of columns of a row (MXFP8, NVFP4), in sm100_decode. The warps that convert load them: a lane those of
-// one key, a tile ahead, page numbers two tiles ahead. A warp converts the rows of its own lanes' keys, so that a shuffle
-// brings each row's scales; a product of a number and its scale is exact in the 16 bits that it becomes.
+// Scales of a byte for a block of columns of a row (MXFP8, NVFP4), in sm100_decode. The warps that convert load them:
+// a lane those of one key, a tile ahead, page numbers two tiles ahead. A warp converts the rows of its own lanes' keys,
+// so that a shuffle brings each row's scales; a product of a number and its scale is exact in the 16 bits that it
+// becomes.
 #include <numeric>
 
 #include "generator/operands/operand_form.hpp"
 #include "generator/schedules/sm100_decode/key_scales.hpp"
-#include "generator/systems/mha_operand.hpp"
 #include "generator/systems/scale_strides.hpp"
 
 namespace kiln::sm100 {
@@ -101,15 +101,8 @@ std::string BlockScales::look_up(const std::string& n) const {
 }
 
 void BlockScales::emit_load_row(Writer& w, const char* name, int bytes) const {
-  const OperandConfig& operand = *p_.config.operand;
-  const OperandForm& form = operand_form(operand.kind);
-  std::string at = fmt::format("{}_scale", name),
-              row = MHAOperand(operand.kind, operand.page_size.value_or(1), 1).row_in_page("key");
-  if (form.ragged_k()) row = "s.sequence.k_start + key";
-  if (form.batch_keys()) at += fmt::format(" + s.batch * {}_scale_stride_batch", name);
-  if (form.table()) at += fmt::format(" + page * {}_scale_stride_page", name);
-  w.line("load_scale_bytes<{}, {}>(next_{}_scales, {} + {}, there);", bytes, load_width(bytes), name, at,
-         scale_of_row(operand, name, row, "s.kv_head", bytes));
+  w.line("load_scale_bytes<{}, {}>(next_{}_scales, {}, there);", bytes, load_width(bytes), name,
+         scales_of_key(*p_.config.operand, name, {"s.batch", "s.kv_head", "s.sequence.k_start"}, bytes));
 }
 
 void BlockScales::emit_load_first(Writer& w) const {

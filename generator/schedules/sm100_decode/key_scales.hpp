@@ -1,6 +1,6 @@
-// The scales of 8-bit keys and values in sm100_decode, one class for each kind; the plan chooses one (scales_of): none, one
-// of a head, one of each key, which
-// come beside the bytes and go on with what they become, or bytes within a row, which go into that (block_scales.cpp).
+// The scales of 8-bit keys and values in sm100_decode, one class for each kind; the plan chooses one (scales_of): none,
+// one of a head, one of each key, which come beside the bytes and go on with what they become, or bytes within a row,
+// which go into that (block_scales.cpp).
 #pragma once
 
 #include <memory>

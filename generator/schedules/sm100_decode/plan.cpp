@@ -93,9 +93,9 @@ bool check_meaning(const Config& c, Violations& out) {
   const Config m = with_shared_defaults(c);
   const MeaningCheck check(c, m, kName, out);
   if (*m.v_from_k)
-    check.keys({"BK", "swizzle", "num_kv_stages", "num_qk_stages", "gather4", "rope", kBlockScales});
+    check.keys({"BK", "swizzle", "num_kv_stages", "num_qk_stages", "gather4", "rope"}, ScaleTypes::bytes);
   else
-    check.keys({"BK", "swizzle", "num_kv_stages", "gather4", kBlockScales});
+    check.keys({"BK", "swizzle", "num_kv_stages", "gather4"}, ScaleTypes::bytes);
   check.takes_16_bit();
   check.takes_kv_of_dtype_or_bytes();
   check.takes_one_scale_a_row();

@@ -20,7 +20,7 @@ void Consumer::emit(Writer& w) const {
   w.line("{}float factor = {};  // from scores to log2 units", p_.scale_in_factor() ? "" : "const ",
          p_.modifier->scale_log2());
   emit_names(w);
-  if (p_.shares_parts()) w.line("int* const own_share = (int*)(smem_bytes + {});", p_.smem_flag);
+  if (p_.stream->splits()) w.line("int* const own_share = (int*)(smem_bytes + {});", p_.smem_flag);
   p_.k->ring().emit_state(w, false);
   p_.v->ring().emit_state(w, false);
   emit_state(w);

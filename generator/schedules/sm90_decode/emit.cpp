@@ -96,7 +96,7 @@ Prelude prelude_of(const Parts& parts, const Consumer& consumer) {
   p.modifier->use(prelude);
   p.hidden.use(prelude);
   p.stream->use(prelude);
-  if (p.shares_parts()) prelude.use("share_parts");
+  if (p.stream->splits()) prelude.use("share_parts");
   consumer.use(prelude);
   return prelude;
 }

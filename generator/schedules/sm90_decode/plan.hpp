@@ -91,9 +91,8 @@ struct DecodePlan {
   int num_threads() const { return warpgroups > 1 ? 384 : consumer_threads() + 32 * producer_warps; }
   static constexpr int kKept = 24;  ///< numbers of a warp's item that wait in shared memory (seesaw)
   static constexpr int kProducerRegisters = 56, kConsumerRegisters = 224;
-  /// Parts are added up by all blocks that have nothing else to do, unless they are results of their own.
-  bool shares_parts() const { return stream->splits(); }
-  bool shares_rows() const { return shares_parts() && warpgroups == 1; }
+  /// Blocks that have nothing else to do add up an item's parts together: rows each, or units of rows and columns.
+  bool shares_rows() const { return stream->splits() && warpgroups == 1; }
   /// `range` is worked out where the warps have the registers of their role: before, it would be kept in memory.
   bool range_by_role() const { return warpgroups > 1; }
   /// Columns of V and O of one warpgroup.

@@ -33,7 +33,7 @@ struct RowSums {
   int in_flight = at_once > 4 ? 3 * kAhead / 2 : kAhead, ahead = in_flight / at_once;
 
   /// `many` where a warp has several rows, filled with the lanes of one.
-  std::string rows(const char* many, const char* one = "") const {
+  std::string rows(const std::string& many, const char* one = "") const {
     return at_once > 1 ? fmt::format(fmt::runtime(many), lanes) : one;
   }
 };
@@ -46,7 +46,7 @@ void emit_first_parts(Writer& w, const RowSums& c) {
   w.line("const int i = j % {0}, row = r + j / {0};", c.ahead);
   w.line("ahead[j] = make_float4(0.0f, 0.0f, 0.0f, 0.0f);");
   w.line("if (i < split.parts{}{}) ahead[j] = __ldcg((const float4*)({} + row * {} + 4 * c));",
-         c.rows((" && row < " + c.end).c_str()), c.quads % 32 != 0 ? fmt::format(" && c < {}", c.quads) : "",
+         c.rows(" && row < " + c.end), c.quads % 32 != 0 ? fmt::format(" && c < {}", c.quads) : "",
          part_of_item("i"), c.p.padded_ov());
   w.close();
 }
@@ -55,7 +55,7 @@ void emit_first_parts(Writer& w, const RowSums& c) {
 void emit_row_weights(Writer& w, const RowSums& c) {
   w.open("if (c == lane)");
   w.comment("maximum and sum of a row over all parts: a part a lane");
-  w.line("const int row = {};", c.rows(("min(r + lane / {}, " + c.end + " - 1)").c_str(), "r"));
+  w.line("const int row = {};", c.rows("min(r + lane / {}, " + c.end + " - 1)", "r"));
   w.line("float top = -kInfinity, sum = 0.0f, first = -kInfinity;");
   w.line("#pragma unroll 1");
   w.open("for (int i = lane % {0}; i < split.parts; i += {0})", c.lanes);
@@ -76,7 +76,7 @@ void emit_row_weights(Writer& w, const RowSums& c) {
          c.lanes / 2);
   w.line("const float total = sum;");
   emit_finish_row(w, c.parts, "row", "all", "total", "inverse",
-                  c.rows(("lane % {0} == 0 && r + lane / {0} < " + c.end + " && ").c_str(), "lane == 0 && "));
+                  c.rows("lane % {0} == 0 && r + lane / {0} < " + c.end + " && ", "lane == 0 && "));
   w.line("weight = rescale_factor(first, all, factor);");
   w.close();
 }
@@ -186,7 +186,7 @@ void emit_know(Writer& w) {
 void emit_leave(Writer& w) {
   w.comment("the last block that knows leaves the counter as it was found");
   w.line(
-      "if (threadIdx.x == 0 && own_share[2] > 0 && (known_before >> 20 & kBlocks) == own_share[2] - 1) "
+      "if (threadIdx.x == 0 && own_share[2] > 0 && knows_last(known_before, own_share[2])) "
       "atomicExch(item_counters + s.item, 0);");
 }
 

@@ -159,7 +159,7 @@ void emit_last_repairs(Writer& w, const DecodePlan& p) {
   w.line("odd = false;");
   w.open("if (threadIdx.x == 0)");
   w.line("const int before = atomic_add_acq_rel(item_counters + s.item, kKnowing);");
-  w.line("const bool last = (before >> 20 & kBlocks) == own_share[2] - 1;");
+  w.line("const bool last = knows_last(before, own_share[2]);");
   w.line("if (last) atomicExch(item_counters + s.item, 0);");
   w.line("odd = last && before < 0;");
   w.close();
