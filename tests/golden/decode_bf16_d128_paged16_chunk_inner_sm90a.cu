@@ -188,6 +188,14 @@ __device__ __forceinline__ void wgmma_commit() { asm volatile("wgmma.commit_grou
 // 64-bit matrix descriptor from its two words; only the low one (address) changes between steps.
 __device__ __forceinline__ u64 descriptor(u32 low, u32 high) { return ((u64)high << 32) | low; }
 
+// The thread's number, read where it is asked for: what follows from it is not computed before a loop that needs all
+// registers.
+__device__ __forceinline__ int thread_here() {
+  u32 thread;
+  asm volatile("mov.u32 %0, %%tid.x;" : "=r"(thread));
+  return (int)thread;
+}
+
 // As stmatrix_x4 with every matrix transposed on its way.
 __device__ __forceinline__ void stmatrix_x4_trans(u32 address, u32 r0, u32 r1, u32 r2, u32 r3) {
   asm volatile("stmatrix.sync.aligned.m8n8.x4.trans.shared.b16 [%0], {%1, %2, %3, %4};" ::"r"(address), "r"(r0), "r"(r1),
@@ -912,11 +920,18 @@ kiln_decode_bf16_d128_paged16_chunk_inner_sm90a(const __grid_constant__ TensorMa
             pack_bf16(o_acc_1[2] * inv_sum[0], o_acc_1[3] * inv_sum[1]), pack_bf16(o_acc_1[4] * inv_sum[2], o_acc_1[5] * inv_sum[3]),
             pack_bf16(o_acc_1[6] * inv_sum[2], o_acc_1[7] * inv_sum[3]));
         named_barrier_sync(1, 128);
-        #pragma unroll 1
-        for (int i = threadIdx.x; i < rows * 16; i += 128) {
-          const int r = i / 16, c = i % 16, packed = s.m_block * 16 + r;
-          copy_16_bytes(o + (s.sequence.q_start + packed / group) * o_stride_seq + (s.kv_head * group + packed % group) * o_stride_head
-              + 8 * c, smem_o + (c / 8) * 2048 + r * 128 + (((c % 8) ^ (r % 8)) << 4));
+        {
+          // a thread has one chunk of each row, 8 rows apart
+          const int thread = thread_here(), first = thread / 16, c = thread % 16;
+          const int step_position = 8 / group, step_of_group = 8 % group;
+          int position = (s.m_block * 16 + first) / group, of_group = (s.m_block * 16 + first) % group;
+          #pragma unroll 2
+          for (int r = first; r < rows; r += 8) {
+            copy_16_bytes(o + (s.sequence.q_start + position) * o_stride_seq + (s.kv_head * group + of_group) * o_stride_head + 8 * c,
+                smem_o + (c / 8) * 2048 + r * 128 + (((c % 8) ^ (r % 8)) << 4));
+            position += step_position; of_group += step_of_group;
+            if (of_group >= group) { of_group -= group; ++position; }
+          }
         }
       } else {
         // this block's part

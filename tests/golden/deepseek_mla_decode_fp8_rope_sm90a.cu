@@ -202,6 +202,14 @@ __device__ __forceinline__ void wgmma_commit() { asm volatile("wgmma.commit_grou
 // 64-bit matrix descriptor from its two words; only the low one (address) changes between steps.
 __device__ __forceinline__ u64 descriptor(u32 low, u32 high) { return ((u64)high << 32) | low; }
 
+// The thread's number, read where it is asked for: what follows from it is not computed before a loop that needs all
+// registers.
+__device__ __forceinline__ int thread_here() {
+  u32 thread;
+  asm volatile("mov.u32 %0, %%tid.x;" : "=r"(thread));
+  return (int)thread;
+}
+
 // Eight BF16 to FP16: exact from 2^-14 to 65504; smaller ones lose bits, larger ones become infinite.
 __device__ __forceinline__ u32 bf16x2_to_fp16(u32 x) { return pack_fp16(__uint_as_float(x << 16), __uint_as_float(x & 0xffff0000u)); }
 __device__ __forceinline__ uint4 bf16_to_fp16(uint4 x) {
@@ -1403,11 +1411,18 @@ kiln_deepseek_mla_decode_fp8_rope_sm90a(const __grid_constant__ TensorMap k_map,
             store_shared(at + 14336, pack_bf16(o_acc_7[5] * inv_sum[3], o_acc_7[7] * inv_sum[3]));
           }
           named_barrier_sync(1, 128);
-          #pragma unroll 1
-          for (int i = threadIdx.x; i < rows * 64; i += 128) {
-            const int r = i / 64, c = i % 64, packed = s.m_block * 16 + r;
-            copy_16_bytes(o + (s.sequence.q_start + packed / group) * o_stride_seq + (s.kv_head * group + packed % group) * o_stride_head
-                + 8 * c, smem_o + (c / 8) * 2048 + r * 128 + (((c % 8) ^ (r % 8)) << 4));
+          {
+            // a thread has one chunk of each row, 2 rows apart
+            const int thread = thread_here(), first = thread / 64, c = thread % 64;
+            const int step_position = 2 / group, step_of_group = 2 % group;
+            int position = (s.m_block * 16 + first) / group, of_group = (s.m_block * 16 + first) % group;
+            #pragma unroll 4
+            for (int r = first; r < rows; r += 2) {
+              copy_16_bytes(o + (s.sequence.q_start + position) * o_stride_seq + (s.kv_head * group + of_group) * o_stride_head + 8 * c,
+                  smem_o + (c / 8) * 2048 + r * 128 + (((c % 8) ^ (r % 8)) << 4));
+              position += step_position; of_group += step_of_group;
+              if (of_group >= group) { of_group -= group; ++position; }
+            }
           }
         } else {
           // this block's part

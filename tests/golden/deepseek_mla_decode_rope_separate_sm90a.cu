@@ -676,13 +676,16 @@ kiln_deepseek_mla_decode_rope_separate_sm90a(const __grid_constant__ TensorMap k
       // Q: packed row r is query position r / group and query head r % group; rows past the last are zeros
       // a row a warp: its place is worked out once, and here, or it would keep registers through the tiles
       const int thread = thread_here(), of_lane = thread % 32;
-      #pragma unroll 2
+      const int step_position = 8 / group, step_of_group = 8 % group;
+      int position = (s.m_block * 64 + thread / 32) / group, of_group = (s.m_block * 64 + thread / 32) % group;
+      #pragma unroll 4
       for (int round = 0; round < 8; ++round) {
         const int r = 8 * round + thread / 32;
-        const int packed = s.m_block * 64 + r, position = packed / group;
         const u32 row = smem_q + r * 128 + (of_lane / 8) * 8192 + (((of_lane ^ r) % 8) << 4);
-        const u16* const from = q + (s.sequence.q_start + position) * q_stride_seq + (s.kv_head * group + packed % group) * q_stride_head
+        const u16* const from = q + (s.sequence.q_start + position) * q_stride_seq + (s.kv_head * group + of_group) * q_stride_head
             + 8 * of_lane;
+        position += step_position; of_group += step_of_group;
+        if (of_group >= group) { of_group -= group; ++position; }
         if (r < rows) {
           copy_async_16(row + 0, from + 0);
           copy_async_16(row + 32768, from + 256);
@@ -2353,11 +2356,18 @@ kiln_deepseek_mla_decode_rope_separate_sm90a(const __grid_constant__ TensorMap k
             pack_bf16(o_acc[122] * inv_sum[1], o_acc[123] * inv_sum[1]), pack_bf16(o_acc[124] * inv_sum[0], o_acc[125] * inv_sum[0]),
             pack_bf16(o_acc[126] * inv_sum[1], o_acc[127] * inv_sum[1]));
         named_barrier_sync(1, 256);
-        #pragma unroll 1
-        for (int i = threadIdx.x; i < rows * 64; i += 256) {
-          const int r = i / 64, c = i % 64, packed = s.m_block * 64 + r;
-          copy_16_bytes(o + (s.sequence.q_start + packed / group) * o_stride_seq + (s.kv_head * group + packed % group) * o_stride_head
-              + 8 * c, smem_o + (c / 8) * 8192 + r * 128 + (((c % 8) ^ (r % 8)) << 4));
+        {
+          // a thread has one chunk of each row, 4 rows apart
+          const int thread = thread_here(), first = thread / 64, c = thread % 64;
+          const int step_position = 4 / group, step_of_group = 4 % group;
+          int position = (s.m_block * 64 + first) / group, of_group = (s.m_block * 64 + first) % group;
+          #pragma unroll 4
+          for (int r = first; r < rows; r += 4) {
+            copy_16_bytes(o + (s.sequence.q_start + position) * o_stride_seq + (s.kv_head * group + of_group) * o_stride_head + 8 * c,
+                smem_o + (c / 8) * 8192 + r * 128 + (((c % 8) ^ (r % 8)) << 4));
+            position += step_position; of_group += step_of_group;
+            if (of_group >= group) { of_group -= group; ++position; }
+          }
         }
         named_barrier_sync(1, 256);
       } else {

@@ -34,6 +34,8 @@ class Consumer {
   virtual void emit_producer_head(Writer&) const {}
   /// Sections of its text.
   virtual void use(Prelude& prelude) const = 0;
+  /// Whether it stores rows of O one after the other, a chunk of each a thread.
+  bool stores_by_chunks() const { return !p_.o_floats() && rows_at_once() < p_.BM; }
   /// Matrix instructions of a tile.
   virtual void expect(Manifest& manifest) const = 0;
 
@@ -79,6 +81,8 @@ class Consumer {
   void emit_epilogue(Writer& w) const;
   void emit_whole(Writer& w) const;
   void emit_store_rows(Writer& w) const;
+  /// Rows of O whose 16-byte chunks all threads have at once; all of them where threads share no row evenly.
+  int rows_at_once() const;
   void emit_split(Writer& w) const;
   void emit_repair(Writer& w) const;
   /// K of the tile is in its slot; its descriptor.

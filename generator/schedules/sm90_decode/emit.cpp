@@ -89,6 +89,7 @@ Prelude prelude_of(const Parts& parts, const Consumer& consumer) {
         "exp2_approx", "rcp_approx", "row_base"})
     prelude.use(section);
   prelude.use(pack_name(p.math));
+  if (consumer.stores_by_chunks()) prelude.use("thread_here");
   if (p.k_fold > 1 || p.v_fold > 1) prelude.use("tma_load_5d"), prelude.use("tma_prefetch_5d");
   use_output(prelude, *p.config.out_dtype);
   parts.scales->use(prelude);

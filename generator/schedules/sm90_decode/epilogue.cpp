@@ -59,12 +59,22 @@ void emit_finish_row(Writer& w, const Parts& parts, const std::string& row, cons
   w.close();
 }
 
-std::string output_address(const DecodePlan& p) {
+void emit_walk(Writer& w, const DecodePlan& p, const std::string& first, int step) {
+  w.line("const int step_position = {0} / group, step_of_group = {0} % group;", step);
+  w.line("int position = (s.m_block * {0} + {1}) / group, of_group = (s.m_block * {0} + {1}) % group;", p.BM,
+         first);
+}
+
+void emit_walk_on(Writer& w) {
+  w.line("position += step_position; of_group += step_of_group;");
+  w.line("if (of_group >= group) { of_group -= group; ++position; }");
+}
+
+std::string output_address(const DecodePlan& p, const std::string& position, const std::string& of_group) {
   return fmt::format(
-      "o + {}({}s.sequence.q_start + packed / group) * o_stride_seq + (s.kv_head * group + packed % group) * "
-      "o_stride_head",
+      "o + {}({}s.sequence.q_start + {}) * o_stride_seq + (s.kv_head * group + {}) * o_stride_head",
       p.stream->ragged_q() ? "" : "s.batch * o_stride_batch + ",
-      p.separate ? "(long long)s.part * total_q + " : "");
+      p.separate ? "(long long)s.part * total_q + " : "", position, of_group);
 }
 
 void Consumer::emit_repair(Writer& w) const {
@@ -76,16 +86,35 @@ void Consumer::emit_repair(Writer& w) const {
                               fmt::format("named_barrier_sync(1, {});", p_.consumer_threads()));
 }
 
+int Consumer::rows_at_once() const {
+  const int chunks = p_.ov_depth / 8, threads = p_.consumer_threads();
+  return threads % chunks == 0 ? std::min(threads / chunks, p_.BM) : p_.BM;
+}
+
 void Consumer::emit_store_rows(Writer& w) const {
   emit_staged(w);
   sync(w);
-  const int chunks = p_.ov_depth / 8;
-  w.line("#pragma unroll 1");
-  w.open("for (int i = threadIdx.x; i < rows * {}; i += {})", chunks, p_.consumer_threads());
-  w.line("const int r = i / {0}, c = i % {0}, packed = s.m_block * {1} + r;", chunks, p_.BM);
-  w.line("copy_16_bytes({} + 8 * c, smem_o + (c / 8) * {} + r * 128 + (((c % 8) ^ (r % 8)) << 4));",
-         output_address(p_), p_.BM * 128);
+  const int chunks = p_.ov_depth / 8, threads = p_.consumer_threads();
+  const std::string from =
+      fmt::format("smem_o + (c / 8) * {} + r * 128 + (((c % 8) ^ (r % 8)) << 4)", p_.BM * 128);
+  if (stores_by_chunks()) {
+    const int step = rows_at_once();
+    w.open("");
+    w.comment("a thread has one chunk of each row, {} rows apart", step);
+    w.line("const int thread = thread_here(), first = thread / {0}, c = thread % {0};", chunks);
+    emit_walk(w, p_, "first", step);
+    w.line("#pragma unroll {}", std::min(4, p_.BM / step));
+    w.open("for (int r = first; r < rows; r += {})", step);
+    w.line("copy_16_bytes({} + 8 * c, {});", output_address(p_, "position", "of_group"), from);
+    emit_walk_on(w);
+  } else {
+    w.line("#pragma unroll 1");
+    w.open("for (int i = threadIdx.x; i < rows * {}; i += {})", chunks, threads);
+    w.line("const int r = i / {0}, c = i % {0}, packed = s.m_block * {1} + r;", chunks, p_.BM);
+    w.line("copy_16_bytes({} + 8 * c, {});", output_address(p_), from);
+  }
   w.close();
+  if (stores_by_chunks()) w.close();
   emit_staging_free(w);
 }
 

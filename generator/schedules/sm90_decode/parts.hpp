@@ -149,8 +149,13 @@ void emit_decode_producer(Writer& w, const Parts& parts, std::size_t number);
 /// threads write the log-sum-exp.
 void emit_finish_row(Writer& w, const Parts& parts, const std::string& row, const std::string& top,
                      const std::string& sum, const std::string& inverse, const std::string& writer);
-/// Where the row of O of the emitted `packed` begins.
-std::string output_address(const DecodePlan& p);
+/// Walks packed rows of the item at hand, `step` apart from `first` (an expression) on: `position` of the query and
+/// `of_group`, its head among those of the KV head. A step needs no division by the group.
+void emit_walk(Writer& w, const DecodePlan& p, const std::string& first, int step);
+void emit_walk_on(Writer& w);
+/// Where a row of O begins, by default that of the emitted `packed`.
+std::string output_address(const DecodePlan& p, const std::string& position = "packed / group",
+                           const std::string& of_group = "packed % group");
 /// Where part `i` (an expression) of the item at hand begins, after StreamK::emit_parts.
 std::string part_of_item(const std::string& i);
 /// This block's part is there (row_sums.cpp): `share` of `shares` is what it adds up, -1 nothing; `worth` (a condition and

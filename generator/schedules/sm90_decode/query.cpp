@@ -4,13 +4,13 @@
 namespace kiln::sm90 {
 namespace {
 
-/// Address of chunk `c`, from column `first` on, of packed row `r` of Q, of the emitted variables `packed`
-/// and `position`.
-std::string query_address(const DecodePlan& p, const std::string& chunk = "c", int first = 0) {
+/// Address of chunk `c`, from column `first` on, of a packed row of Q, of the emitted variable `position`.
+std::string query_address(const DecodePlan& p, const std::string& chunk = "c", int first = 0,
+                          const std::string& of_group = "packed % group") {
   return fmt::format(
-      "q + {}(s.sequence.q_start + position) * q_stride_seq + (s.kv_head * group + packed % group) * "
+      "q + {}(s.sequence.q_start + position) * q_stride_seq + (s.kv_head * group + {}) * "
       "q_stride_head + {}{} * {}",
-      p.stream->ragged_q() ? "" : "s.batch * q_stride_batch + ",
+      p.stream->ragged_q() ? "" : "s.batch * q_stride_batch + ", of_group,
       first > 0 ? std::to_string(first) + " + " : "", p.fp8_q ? 16 : 8, chunk);
 }
 
@@ -20,13 +20,14 @@ void emit_copy_rows(Writer& w, const DecodePlan& p) {
   w.comment(
       "a row a warp: its place is worked out once, and here, or it would keep registers through the tiles");
   w.line("const int thread = thread_here(), of_lane = thread % 32;");
-  w.line("#pragma unroll 2");
+  emit_walk(w, p, "thread / 32", threads / 32);
+  w.line("#pragma unroll 4");
   w.open("for (int round = 0; round < {}; ++round)", (p.BM + threads / 32 - 1) / (threads / 32));
   w.line("const int r = {} * round + thread / 32;", threads / 32);
   if (p.BM % (threads / 32) != 0) w.line("if (r >= {}) break;", p.BM);
-  w.line("const int packed = s.m_block * {} + r, position = packed / group;", p.BM);
   w.line("const u32 row = smem_q + r * 128 + (of_lane / 8) * {} + (((of_lane ^ r) % 8) << 4);", p.BM * 128);
-  w.line("const u16* const from = {};", query_address(p, "of_lane"));
+  w.line("const u16* const from = {};", query_address(p, "of_lane", 0, "of_group"));
+  emit_walk_on(w);
   for (const bool there : {true, false}) {
     there ? w.open("if (r < rows)") : w.reopen("else");
     for (int first = 0; first < chunks; first += 32) {
