@@ -165,7 +165,7 @@ using namespace kiln::driver;  // NOLINT(google-build-using-namespace)
 KILN_API CUresult cuArray3DCreate_v2(CUarray* out, const CUDA_ARRAY3D_DESCRIPTOR* shape) {
   return on_device([&](Driver& d) {
     require(out != nullptr && shape != nullptr);
-    *out = d.arrays.make(std::move(*make_array(d, *shape, 0)));
+    *out = d.arrays.make(*make_array(d, *shape, 0));
   });
 }
 KILN_API CUresult cuArrayCreate_v2(CUarray* out, const CUDA_ARRAY_DESCRIPTOR* shape) {

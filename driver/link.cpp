@@ -180,6 +180,7 @@ std::string renamed(const std::string& text, const std::set<std::string>& own, s
 std::string link_ptx(const std::vector<std::string>& texts, std::string& problem) {
   using Kind = Statement::Kind;
   std::vector<Unit> units;
+  units.reserve(texts.size());
   for (const std::string& text : texts) units.push_back(read(text));
   const std::vector<const Unit*> in = needed(units);
   if (in.empty()) {

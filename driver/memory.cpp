@@ -387,7 +387,10 @@ KILN_API CUresult cuPointerGetAttribute(void* data, int attribute, CUdeviceptr p
     require(data != nullptr);
     const CUdeviceptr at = device_address(d, p);
     const auto* block = d.block_of(at);
-    const auto put = [&](auto value) { std::memcpy(data, &value, sizeof value); };
+    const auto put = [&](auto value) {
+      std::memcpy(data, &value,
+                  sizeof value);  // NOLINT(bugprone-sizeof-expression): some values are pointers
+    };
     require(block != nullptr);
     const Block& b = block->second;
     const bool host = b.kind == Block::Kind::pinned || b.kind == Block::Kind::registered;
@@ -410,7 +413,6 @@ KILN_API CUresult cuPointerGetAttribute(void* data, int attribute, CUdeviceptr p
       case 8:
         return put(b.kind == Block::Kind::managed ? 1u : 0u);
       case 9:
-        return put(0);
       case 10:
         return put(0);
       case 11:

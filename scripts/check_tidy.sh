@@ -19,7 +19,8 @@ case "${1:-}" in
 esac
 
 sources() {
-  local patterns=('cli/*.cpp' 'generator/*.cpp' 'code_object/*.cpp' 'runtime/*.cpp' 'parallel/*.cpp' 'workbench/*.cpp' 'emulator/*.cpp')
+  local patterns=('cli/*.cpp' 'generator/*.cpp' 'code_object/*.cpp' 'runtime/*.cpp' 'parallel/*.cpp' 'workbench/*.cpp' 'emulator/*.cpp'
+                  'driver/*.cpp' 'python/native/*.cpp')
   if [ "$all" = 1 ]; then git ls-files "${patterns[@]}"; return; fi
   local base=${KILN_TIDY_BASE:-}
   if [ -z "$base" ]; then base=$(git merge-base HEAD origin/main 2>/dev/null || git merge-base HEAD main 2>/dev/null || true); fi
@@ -33,8 +34,10 @@ sources() {
 mapfile -t files < <(sources)
 echo "clang-tidy: ${#files[@]} files"
 if [ "${#files[@]}" = 0 ]; then exit 0; fi
-# Each source by itself, and without g++'s precompiled headers, which clang cannot read.
+# Each source by itself, and without g++'s precompiled headers, which clang cannot read. Structures of CUDA's interface have
+# unnamed types in unnamed unions.
 cmake -S . -B build/tidy -G Ninja -DCMAKE_BUILD_TYPE=Release -DKILN_UNITY=OFF -DKILN_PRECOMPILE=OFF -DKILN_BUILD_TESTS=OFF \
-  -DKILN_BUILD_BENCH=OFF -DKILN_BUILD_PYTHON=OFF >/dev/null
-printf '%s\n' "${files[@]}" | xargs -P 2 -I{} bash -c \
-  'clang-tidy --quiet -p build/tidy --extra-arg=-Wno-unknown-warning-option "{}" 2>/dev/null || { echo "clang-tidy: {}"; exit 1; }'
+  -DKILN_BUILD_BENCH=OFF >/dev/null
+# Not those that this machine does not build (the Python package without its headers).
+for file in "${files[@]}"; do if grep -qF "\"file\": \"$PWD/$file\"" build/tidy/compile_commands.json; then echo "$file"; fi; done | xargs -P 2 -I{} bash -c \
+  'clang-tidy --quiet -p build/tidy --extra-arg=-Wno-unknown-warning-option --extra-arg=-Wno-nested-anon-types "{}" 2>/dev/null || { echo "clang-tidy: {}"; exit 1; }'

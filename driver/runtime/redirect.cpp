@@ -141,7 +141,8 @@ void redirect(const std::string& path, std::uintptr_t base, void* self) {
 struct Object {
   std::string path;
   std::uintptr_t base;
-  auto operator<=>(const Object&) const = default;
+  auto operator<=>(const Object&) const =
+      default;  // NOLINT(modernize-use-nullptr): clang-tidy sees a 0 that is none
 };
 
 /// What is loaded now and was not before.

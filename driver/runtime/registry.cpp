@@ -222,7 +222,7 @@ KILN_API cudaError_t __cudaPopCallConfiguration(dim3* grid, dim3* block, std::si
   *grid = c.grid;
   *block = c.block;
   *shared = c.shared;
-  std::memcpy(stream, &c.stream, sizeof c.stream);
+  std::memcpy(stream, &c.stream, sizeof(void*));
   return CUDA_SUCCESS;
 }
 KILN_API cudaError_t __cudaGetKernel(CUkernel* out, const void* host) {

@@ -106,7 +106,8 @@ std::array<nb::object, kCaptured> PyKernel::captured(nb::handle given) const {
       out[i] = tensors[wanted[i].name.c_str()];
     }
     if (wanted.size() < tensors.size()) {
-      for (const auto& [name, tensor] : tensors) {
+      for (const auto& entry : tensors) {
+        const nb::handle name = entry.first;
         const bool known = std::ranges::any_of(
             wanted, [&](const auto& one) { return nb::str(one.name.c_str()).equal(name); });
         if (!known) refuse(std::string(nb::repr(name).c_str()) + " is no tensor of the expression");

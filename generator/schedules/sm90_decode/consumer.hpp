@@ -81,6 +81,10 @@ class Consumer {
   void emit_epilogue(Writer& w) const;
   void emit_whole(Writer& w) const;
   void emit_store_rows(Writer& w) const;
+  /// Chunks of 16 bytes of the staged rows, `from` where chunk `c` of row `r` lies: with the addresses of rows walked, or
+  /// worked out for every chunk.
+  void emit_store_by_chunks(Writer& w, const std::string& from) const;
+  void emit_store_any(Writer& w, const std::string& from) const;
   /// Rows of O whose 16-byte chunks all threads have at once; all of them where threads share no row evenly.
   int rows_at_once() const;
   void emit_split(Writer& w) const;

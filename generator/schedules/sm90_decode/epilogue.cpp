@@ -91,30 +91,35 @@ int Consumer::rows_at_once() const {
   return threads % chunks == 0 ? std::min(threads / chunks, p_.BM) : p_.BM;
 }
 
+void Consumer::emit_store_by_chunks(Writer& w, const std::string& from) const {
+  const int chunks = p_.ov_depth / 8, step = rows_at_once();
+  w.open("");
+  w.comment("a thread has one chunk of each row, {} rows apart", step);
+  w.line("const int thread = thread_here(), first = thread / {0}, c = thread % {0};", chunks);
+  emit_walk(w, p_, "first", step);
+  w.line("#pragma unroll {}", std::min(4, p_.BM / step));
+  w.open("for (int r = first; r < rows; r += {})", step);
+  w.line("copy_16_bytes({} + 8 * c, {});", output_address(p_, "position", "of_group"), from);
+  emit_walk_on(w);
+  w.close();
+  w.close();
+}
+
+void Consumer::emit_store_any(Writer& w, const std::string& from) const {
+  const int chunks = p_.ov_depth / 8;
+  w.line("#pragma unroll 1");
+  w.open("for (int i = threadIdx.x; i < rows * {}; i += {})", chunks, p_.consumer_threads());
+  w.line("const int r = i / {0}, c = i % {0}, packed = s.m_block * {1} + r;", chunks, p_.BM);
+  w.line("copy_16_bytes({} + 8 * c, {});", output_address(p_), from);
+  w.close();
+}
+
 void Consumer::emit_store_rows(Writer& w) const {
   emit_staged(w);
   sync(w);
-  const int chunks = p_.ov_depth / 8, threads = p_.consumer_threads();
   const std::string from =
       fmt::format("smem_o + (c / 8) * {} + r * 128 + (((c % 8) ^ (r % 8)) << 4)", p_.BM * 128);
-  if (stores_by_chunks()) {
-    const int step = rows_at_once();
-    w.open("");
-    w.comment("a thread has one chunk of each row, {} rows apart", step);
-    w.line("const int thread = thread_here(), first = thread / {0}, c = thread % {0};", chunks);
-    emit_walk(w, p_, "first", step);
-    w.line("#pragma unroll {}", std::min(4, p_.BM / step));
-    w.open("for (int r = first; r < rows; r += {})", step);
-    w.line("copy_16_bytes({} + 8 * c, {});", output_address(p_, "position", "of_group"), from);
-    emit_walk_on(w);
-  } else {
-    w.line("#pragma unroll 1");
-    w.open("for (int i = threadIdx.x; i < rows * {}; i += {})", chunks, threads);
-    w.line("const int r = i / {0}, c = i % {0}, packed = s.m_block * {1} + r;", chunks, p_.BM);
-    w.line("copy_16_bytes({} + 8 * c, {});", output_address(p_), from);
-  }
-  w.close();
-  if (stores_by_chunks()) w.close();
+  stores_by_chunks() ? emit_store_by_chunks(w, from) : emit_store_any(w, from);
   emit_staging_free(w);
 }
 
