@@ -7,8 +7,8 @@
 
 namespace kiln::test {
 
-/// With KILN_TEST_PTX_ONLY (scripts/test.sh without --all) kernels are compiled no further than they need to run, so
-/// checks of spills and warnings hold by themselves.
+/// With KILN_TEST_PTX_ONLY (scripts/test.sh without --all; `serving` but with --long) kernels are compiled no further than
+/// they need to run, so checks of spills and warnings hold by themselves.
 inline RuntimeOptions emulated_options() {
   RuntimeOptions options;
   options.device = "emulated";
