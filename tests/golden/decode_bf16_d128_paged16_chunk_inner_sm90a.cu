@@ -925,7 +925,7 @@ kiln_decode_bf16_d128_paged16_chunk_inner_sm90a(const __grid_constant__ TensorMa
           const int thread = thread_here(), first = thread / 16, c = thread % 16;
           const int step_position = 8 / group, step_of_group = 8 % group;
           int position = (s.m_block * 16 + first) / group, of_group = (s.m_block * 16 + first) % group;
-          #pragma unroll 2
+          #pragma unroll 1
           for (int r = first; r < rows; r += 8) {
             copy_16_bytes(o + (s.sequence.q_start + position) * o_stride_seq + (s.kv_head * group + of_group) * o_stride_head + 8 * c,
                 smem_o + (c / 8) * 2048 + r * 128 + (((c % 8) ^ (r % 8)) << 4));

@@ -1416,7 +1416,7 @@ kiln_deepseek_mla_decode_fp8_rope_sm90a(const __grid_constant__ TensorMap k_map,
             const int thread = thread_here(), first = thread / 64, c = thread % 64;
             const int step_position = 2 / group, step_of_group = 2 % group;
             int position = (s.m_block * 16 + first) / group, of_group = (s.m_block * 16 + first) % group;
-            #pragma unroll 4
+            #pragma unroll 1
             for (int r = first; r < rows; r += 2) {
               copy_16_bytes(o + (s.sequence.q_start + position) * o_stride_seq + (s.kv_head * group + of_group) * o_stride_head + 8 * c,
                   smem_o + (c / 8) * 2048 + r * 128 + (((c % 8) ^ (r % 8)) << 4));

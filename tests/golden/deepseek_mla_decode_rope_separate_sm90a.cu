@@ -2361,7 +2361,7 @@ kiln_deepseek_mla_decode_rope_separate_sm90a(const __grid_constant__ TensorMap k
           const int thread = thread_here(), first = thread / 64, c = thread % 64;
           const int step_position = 4 / group, step_of_group = 4 % group;
           int position = (s.m_block * 64 + first) / group, of_group = (s.m_block * 64 + first) % group;
-          #pragma unroll 4
+          #pragma unroll 1
           for (int r = first; r < rows; r += 4) {
             copy_16_bytes(o + (s.sequence.q_start + position) * o_stride_seq + (s.kv_head * group + of_group) * o_stride_head + 8 * c,
                 smem_o + (c / 8) * 8192 + r * 128 + (((c % 8) ^ (r % 8)) << 4));

@@ -97,7 +97,7 @@ void Consumer::emit_store_by_chunks(Writer& w, const std::string& from) const {
   w.comment("a thread has one chunk of each row, {} rows apart", step);
   w.line("const int thread = thread_here(), first = thread / {0}, c = thread % {0};", chunks);
   emit_walk(w, p_, "first", step);
-  w.line("#pragma unroll {}", std::min(4, p_.BM / step));
+  w.line("#pragma unroll 1");
   w.open("for (int r = first; r < rows; r += {})", step);
   w.line("copy_16_bytes({} + 8 * c, {});", output_address(p_, "position", "of_group"), from);
   emit_walk_on(w);
