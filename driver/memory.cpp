@@ -388,8 +388,8 @@ KILN_API CUresult cuPointerGetAttribute(void* data, int attribute, CUdeviceptr p
     const CUdeviceptr at = device_address(d, p);
     const auto* block = d.block_of(at);
     const auto put = [&](auto value) {
-      std::memcpy(data, &value,
-                  sizeof value);  // NOLINT(bugprone-sizeof-expression): some values are pointers
+      // NOLINTNEXTLINE(bugprone-sizeof-expression): some values are pointers
+      std::memcpy(data, &value, sizeof value);
     };
     require(block != nullptr);
     const Block& b = block->second;

@@ -39,5 +39,10 @@ if [ "${#files[@]}" = 0 ]; then exit 0; fi
 cmake -S . -B build/tidy -G Ninja -DCMAKE_BUILD_TYPE=Release -DKILN_UNITY=OFF -DKILN_PRECOMPILE=OFF -DKILN_BUILD_TESTS=OFF \
   -DKILN_BUILD_BENCH=OFF >/dev/null
 # Not those that this machine does not build (the Python package without its headers).
-for file in "${files[@]}"; do if grep -qF "\"file\": \"$PWD/$file\"" build/tidy/compile_commands.json; then echo "$file"; fi; done | xargs -P 2 -I{} bash -c \
+built() {
+  for file in "${files[@]}"; do
+    if grep -qF "\"file\": \"$PWD/$file\"" build/tidy/compile_commands.json; then echo "$file"; fi
+  done
+}
+built | xargs -P 2 -I{} bash -c \
   'clang-tidy --quiet -p build/tidy --extra-arg=-Wno-unknown-warning-option --extra-arg=-Wno-nested-anon-types "{}" 2>/dev/null || { echo "clang-tidy: {}"; exit 1; }'

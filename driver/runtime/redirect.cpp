@@ -141,8 +141,8 @@ void redirect(const std::string& path, std::uintptr_t base, void* self) {
 struct Object {
   std::string path;
   std::uintptr_t base;
-  auto operator<=>(const Object&) const =
-      default;  // NOLINT(modernize-use-nullptr): clang-tidy sees a 0 that is none
+  // NOLINTNEXTLINE(modernize-use-nullptr): clang-tidy sees a 0 that is none
+  auto operator<=>(const Object&) const = default;
 };
 
 /// What is loaded now and was not before.
