@@ -14,6 +14,7 @@
 #include <thread>
 
 #include "base/printable.hpp"
+#include "generator/config/json_text.hpp"
 #include "runtime/support/memory.hpp"
 
 namespace kiln::cli {
@@ -37,7 +38,7 @@ std::string styled(std::string_view text, std::string_view code) {
 
 void print_json(const Json& document) {
   // Names of files may be any bytes; what is not UTF-8 is replaced rather than refused.
-  fmt::print("{}\n", document.dump(2, ' ', false, Json::error_handler_t::replace));
+  fmt::print("{}\n", text_of(document, 2));
 }
 
 std::string bold(std::string_view text) {

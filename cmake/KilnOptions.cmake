@@ -51,13 +51,20 @@ endif()
 function(kiln_add_shared name library map)
   add_library(${name} SHARED $<TARGET_OBJECTS:${library}>)
   set_target_properties(${name} PROPERTIES OUTPUT_NAME ${library} LIBRARY_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR} LINK_DEPENDS ${map})
+  get_target_property(parts ${library} KILN_PARTS)
+  if(parts)
+    foreach(part IN LISTS parts)
+      target_sources(${name} PRIVATE $<TARGET_OBJECTS:${part}>)
+    endforeach()
+  endif()
   target_link_options(${name} PRIVATE -Wl,--version-script=${map} -Wl,--gc-sections -Wl,-z,noseparate-code -Wl,--exclude-libs,ALL -Wl,-z,defs
                       $<$<CONFIG:Release,MinSizeRel>:-s>)
   target_link_libraries(${name} PRIVATE ${library})
 endfunction()
 
 # kiln_unity(TARGET) has the sources of each folder compiled together, at most BATCH at a time, where KILN_UNITY says so: a
-# cold build parses headers and instantiates templates once a batch. CMake leaves out sources with options of their own.
+# cold build parses headers and instantiates templates once a batch. CMake leaves out sources with options of their own;
+# those of a kiln_unity_group stay in it.
 function(kiln_unity target)
   if(NOT KILN_UNITY)
     return()
@@ -66,6 +73,10 @@ function(kiln_unity target)
   set(before "")
   get_target_property(sources ${target} SOURCES)
   foreach(source IN LISTS sources)
+    get_source_file_property(own ${source} UNITY_GROUP)
+    if(own)
+      continue()
+    endif()
     get_filename_component(path ${source} ABSOLUTE)
     file(RELATIVE_PATH path ${CMAKE_CURRENT_SOURCE_DIR} ${path})
     get_filename_component(folder ${path} DIRECTORY)
@@ -85,6 +96,25 @@ function(kiln_unity target)
     endforeach()
   endforeach()
   set_target_properties(${target} PROPERTIES UNITY_BUILD ON UNITY_BUILD_MODE GROUP)
+endfunction()
+
+# kiln_unity_group(NAME SOURCE...) has these sources of the calling folder compiled together, whatever folders they are in.
+function(kiln_unity_group name)
+  set_source_files_properties(${ARGN} PROPERTIES UNITY_GROUP ${name})
+endfunction()
+
+# kiln_add_part(PART LIBRARY SOURCE...) moves sources of LIBRARY to an object library, for options of their own; they stay
+# part of LIBRARY and of what kiln_add_shared makes of it, and are precompiled for and compiled together among themselves.
+function(kiln_add_part part library)
+  get_target_property(sources ${library} SOURCES)
+  list(REMOVE_ITEM sources ${ARGN})
+  set_target_properties(${library} PROPERTIES SOURCES "${sources}")
+  add_library(${part} OBJECT ${ARGN})
+  kiln_unity(${part})
+  target_link_libraries(${part} PRIVATE kiln_options)
+  target_include_directories(${part} PRIVATE $<TARGET_PROPERTY:${library},INCLUDE_DIRECTORIES>)
+  target_sources(${library} PRIVATE $<TARGET_OBJECTS:${part}>)
+  set_property(TARGET ${library} APPEND PROPERTY KILN_PARTS ${part})
 endfunction()
 
 # kiln_add_library(NAME) builds every .cpp below the calling folder into a static library.

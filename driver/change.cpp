@@ -15,7 +15,7 @@ std::uint64_t Change::hash_of(std::string_view ptx) {
 Change Change::read(const std::string& path) {
   std::ifstream file(path);
   const std::string text((std::istreambuf_iterator<char>(file)), std::istreambuf_iterator<char>());
-  const auto j = nlohmann::json::parse(text, nullptr, false);
+  const auto j = nlohmann::ordered_json::parse(text, nullptr, false);
   if (!j.is_object()) return {};
   Change c;
   c.length = j.value("length", std::size_t{0});
@@ -27,7 +27,7 @@ Change Change::read(const std::string& path) {
 }
 
 void Change::write(const std::string& path) const {
-  const nlohmann::json j = {
+  const nlohmann::ordered_json j = {
       {"length", length}, {"hash", hash}, {"begin", begin}, {"end", end}, {"replacement", replacement}};
   std::ofstream(path) << j.dump();
 }

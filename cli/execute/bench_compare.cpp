@@ -7,6 +7,7 @@
 #include <random>
 
 #include "cli/output.hpp"
+#include "generator/config/json_text.hpp"
 #include "runtime/support/files.hpp"
 
 namespace kiln::cli {
@@ -22,7 +23,7 @@ double resampled_median(const std::vector<double>& values, std::mt19937_64& rand
 }
 
 Json rows_of(const std::string& path) {
-  Json document = Json::parse(read_text(path), nullptr, false);
+  Json document = json_of(read_text(path));
   const auto right = [](const Json& row) {
     return row.is_object() && row.contains("name") && row.contains("problem") && row.contains("samples") &&
            row["samples"].is_array() && row["samples"].size() >= kFewest &&

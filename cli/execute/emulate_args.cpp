@@ -18,6 +18,7 @@
 #include <utility>
 
 #include "cli/generate/diagnostics.hpp"
+#include "generator/config/json_text.hpp"
 #include "runtime/support/files.hpp"
 #include "runtime/support/memory.hpp"
 #include "workbench/problem/rounding.hpp"
@@ -266,7 +267,7 @@ namespace {
 std::size_t choice(const std::string& map, const Json& json, const char* key,
                    std::initializer_list<std::string_view> names) {
   if (!json.contains(key)) return 0;
-  const auto text = json[key].is_string() ? json[key].get<std::string>() : json[key].dump();
+  const auto text = json[key].is_string() ? json[key].get<std::string>() : text_of(json[key]);
   const auto found = std::find(names.begin(), names.end(), text);
   if (found == names.end())
     fail(fmt::format("tensor map '{}': {} '{}' is none of {}", map, key, text, fmt::join(names, ", ")));
@@ -284,7 +285,7 @@ void numbers(const std::string& map, const Json& json, const char* key, std::siz
                           ? std::in_range<T>(value.get<std::uint64_t>())
                           : value.is_number_integer() && std::in_range<T>(value.get<std::int64_t>());
     if (!fits)
-      fail(fmt::format("tensor map '{}': {}[{}] = {} is no number from {} to {}", map, key, i, value.dump(),
+      fail(fmt::format("tensor map '{}': {}[{}] = {} is no number from {} to {}", map, key, i, text_of(value),
                        std::numeric_limits<T>::min(), std::numeric_limits<T>::max()));
     out[i] = value.get<T>();
   }

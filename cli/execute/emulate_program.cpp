@@ -22,6 +22,7 @@
 #include "cli/output.hpp"
 #include "cli/signals.hpp"
 #include "driver/report.hpp"
+#include "generator/config/json_text.hpp"
 #include "runtime/support/scratch.hpp"
 
 namespace kiln::cli {
@@ -101,7 +102,7 @@ ProgramOutcome read(const std::string& path) {
   std::map<int, Json> findings;
   std::ifstream file(path);
   for (std::string line; std::getline(file, line);) {
-    const Json j = Json::parse(line, nullptr, false);
+    const Json j = json_of(line);
     if (j.is_discarded()) continue;  // cut off where the program ended
     out.seen = true;
     const std::string type = j.at("type");

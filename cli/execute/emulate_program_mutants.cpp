@@ -16,6 +16,7 @@
 #include <kiln/emulator/emulator.hpp>
 #include "base/plural.hpp"
 #include "driver/change.hpp"
+#include "generator/config/json_text.hpp"
 #include "runtime/support/process.hpp"
 #include "runtime/support/scratch.hpp"
 
@@ -51,7 +52,7 @@ void read_report(const std::string& path, Ended& out) {
   std::map<std::pair<int, std::uint64_t>, std::string> texts;
   std::ifstream file(path);
   for (std::string line; std::getline(file, line);) {
-    const Json j = Json::parse(line, nullptr, false);
+    const Json j = json_of(line);
     if (j.is_discarded()) continue;  // cut off where the program ended
     const std::string type = j.at("type");
     if (type == "unsupported") out.refused.insert(j.at("what"));

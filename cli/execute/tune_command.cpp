@@ -10,6 +10,7 @@
 #include "cli/execute/problem_options.hpp"
 #include "cli/generate/config_source.hpp"
 #include "cli/output.hpp"
+#include "generator/config/json_text.hpp"
 #include "runtime/support/files.hpp"
 #include "workbench/reference/reference.hpp"
 #include "workbench/tune/search.hpp"
@@ -110,7 +111,7 @@ Json trial_json(const Trial& trial) {
   return {{"keys", trial.keys},
           {"score", trial.result.score ? Json(*trial.result.score) : Json()},
           {"problem", trial.result.problem},
-          {"config", Json::parse(to_json(trial.config))}};
+          {"config", json_of(to_json(trial.config))}};
 }
 
 void print(const Bench& bench, const Search& search, const std::string& stored) {

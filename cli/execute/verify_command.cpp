@@ -47,7 +47,7 @@ class Findings {
   Json list_ = Json::array();
 };
 
-void add_run(const LadderRun& run, const std::string& what, Findings& findings) {
+void record_run(const LadderRun& run, const std::string& what, Findings& findings) {
   for (const std::string& failure : run.check.failures)
     findings.add("L3", "wrong-result", run.policy + ": " + failure);
   for (const auto& f : run.findings) findings.add("L3", f.kind, run.policy + ": " + f.message);
@@ -73,7 +73,7 @@ void climb_emulated(const VerifyOptions& options, const Plan& plan, const Kernel
     const auto before = static_cast<LaunchBefore>(i % 3);
     const LadderRun run = run_cases(runtime, plan, source, cases, runs[i], 2, before);
     progress("");
-    add_run(run, fmt::format("seed {}", runs[i].seed), findings);
+    record_run(run, fmt::format("seed {}", runs[i].seed), findings);
   }
   if (divides) {
     EmulatorOptions many = runs[1];
@@ -81,14 +81,14 @@ void climb_emulated(const VerifyOptions& options, const Plan& plan, const Kernel
     count.show(done++, "emulated run of many parts");
     const LadderRun run = run_cases(runtime, plan, source, divided_case(plan.resolved()), many, 1);
     progress("");
-    add_run(run, "many parts", findings);
+    record_run(run, "many parts", findings);
   }
   if (!has_exact) return;
   count.show(done, "emulated run with exact products");
   const PosedCases exact = pose_exact_cases(plan.resolved(), cases, options.seed, 2);
   const LadderRun run = run_posed(runtime, source, exact, runs[1]);
   progress("");
-  add_run(run, "exact products", findings);
+  record_run(run, "exact products", findings);
 }
 
 // Every proof with its result; the list is the document's.

@@ -8,6 +8,7 @@
 
 #include "cli/generate/excerpt.hpp"
 #include "cli/generate/shipped.hpp"
+#include "generator/config/json_text.hpp"
 #include "generator/config/report.hpp"
 #include "runtime/support/files.hpp"
 
@@ -30,7 +31,7 @@ std::vector<ShippedConfig> collect() {
   const fs::path folder = config_folder();
   std::vector<ShippedConfig> configs;
   for (const EmbeddedText& file : embedded_configs()) {
-    const auto object = nlohmann::json::parse(file.text, nullptr, false);
+    const auto object = json_of(file.text);
     // The schema, sweep grids and keys.json lie in the same folder.
     if (!object.is_object() || !object.contains("target") || !object.contains("operation")) continue;
     ShippedConfig config;

@@ -8,6 +8,7 @@
 #include "cli/commands.hpp"
 #include "cli/generate/shipped.hpp"
 #include "cli/output.hpp"
+#include "generator/config/json_text.hpp"
 #include "generator/config/keys.hpp"
 #include "generator/config/report.hpp"
 
@@ -16,7 +17,7 @@ namespace {
 
 Json document() {
   for (const EmbeddedText& file : embedded_configs())
-    if (file.name == "keys.json") return Json::parse(file.text)["keys"];
+    if (file.name == "keys.json") return json_of(file.text)["keys"];
   throw Error(ErrorCode::internal, "configs/keys.json is not built in");
 }
 

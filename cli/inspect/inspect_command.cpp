@@ -17,6 +17,7 @@
 #include "cli/inspect/inspect_html.hpp"
 #include "cli/inspect/report_json.hpp"
 #include "cli/output.hpp"
+#include "generator/config/json_text.hpp"
 #include "runtime/support/files.hpp"
 
 namespace kiln::cli {
@@ -45,7 +46,7 @@ void print_values(const Json& value, const std::string& indent) {
       fmt::print("{}{}\n", indent, key);
       print_values(item, indent + "  ");
     } else {
-      fmt::print("{}{:<28} {}\n", indent, key, item.dump());
+      fmt::print("{}{:<28} {}\n", indent, key, text_of(item));
     }
   }
 }
@@ -63,7 +64,7 @@ Json report_of(const Config& config, const Plan& plan, const KernelSource& sourc
 /// Rows of a file that `kiln bench --json` wrote; null without a file.
 Json measured_rows(const std::string& path) {
   if (path.empty()) return nullptr;
-  Json rows = Json::parse(read_text(path), nullptr, false);
+  Json rows = json_of(read_text(path));
   const auto right = [](const Json& row) {
     return row.is_object() && row.contains("problem") && row["problem"].is_string() &&
            row.contains("tflops") && row["tflops"].is_number() && row.contains("gbps") &&
@@ -145,12 +146,12 @@ Json difference(const Json& one, const Json& other) {
 }
 
 void print_difference(const Plan& one, const Plan& other, bool json) {
-  const Json values = difference(Json::parse(one.to_json()), Json::parse(other.to_json()));
+  const Json values = difference(json_of(one.to_json()), json_of(other.to_json()));
   if (json) return print_json(values);
   std::vector<std::vector<std::string>> rows{
       {"value", config_name(one.resolved()), config_name(other.resolved())}};
   for (const auto& [pointer, pair] : values.items())
-    rows.push_back({pointer, pair[0].dump(), pair[1].dump()});
+    rows.push_back({pointer, text_of(pair[0]), text_of(pair[1])});
   fmt::print("{}", table(rows, true));
 }
 
@@ -190,11 +191,11 @@ int inspect(const InspectOptions& options, bool json) {
     print_with_origins(source);
     return 0;
   }
-  const Json planned = Json::parse(plan.to_json());
+  const Json planned = json_of(plan.to_json());
   const Json map = outline(source.text);
   if (json) {
     Json document = planned;
-    document["manifest"] = Json::parse(to_json(source.manifest));
+    document["manifest"] = json_of(to_json(source.manifest));
     document["source_bytes"] = source.text.size();
     document["source_map"] = map;
     if (const Json model = cycle_model(options, plan, source); !model.is_null())

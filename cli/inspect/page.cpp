@@ -1,4 +1,5 @@
 #include "cli/inspect/page.hpp"
+#include "generator/config/json_text.hpp"
 
 #include <algorithm>
 #include <kiln/error.hpp>
@@ -13,7 +14,7 @@ std::string filled_page(std::string_view name, const Json& data) {
   if (page == pages.end()) throw Error(ErrorCode::internal, "no page is called " + std::string(name));
   const std::string_view html = page->text;
   const std::size_t hole = html.find(kHole);
-  std::string text = data.dump(-1, ' ', false, Json::error_handler_t::replace);
+  std::string text = text_of(data);
   // "</script" would end the element that the document is in.
   for (std::size_t at = text.find("</"); at != std::string::npos; at = text.find("</", at + 3))
     text.replace(at, 2, "<\\/");

@@ -5,6 +5,7 @@
 
 #include "cli/inspect/inspect_amd.hpp"
 #include "emulator/machine/trace.hpp"
+#include "generator/config/json_text.hpp"
 #include "generator/schedules/schedule.hpp"
 #include "workbench/analysis/amd_loop.hpp"
 #include "workbench/verify/ladder.hpp"
@@ -77,7 +78,7 @@ Json source_lines(const KernelSource& source) {
 
 Json report_json(const Config& user, const Plan& plan, const KernelSource& source, const Json& measured) {
   Json document{{"name", source.manifest.name}, {"version", version()}, {"entry", source.manifest.entry}};
-  document["plan"] = Json::parse(plan.to_json());
+  document["plan"] = json_of(plan.to_json());
   document["params"] = Json::array();
   for (const KernelParam& param : source.manifest.params)
     document["params"].push_back({{"role", param.role}, {"kind", kind_text(param.kind)}});

@@ -3,6 +3,7 @@
 
 #include "cli/inspect/page.hpp"
 #include "cli/inspect/report_json.hpp"
+#include "generator/config/json_text.hpp"
 #include "generator/config/keys.hpp"
 #include "workbench/analysis/amd_loop.hpp"
 
@@ -33,7 +34,7 @@ Json shipped_rows(const Config& resolved) {
   if (file == pages.end()) return Json::array();
   const Json config = config_to_dom(resolved);
   Json out = Json::array();
-  for (const Json& entry : Json::parse(file->text)) {
+  for (const Json& entry : json_of(file->text)) {
     const Json& wanted = entry["config"];
     const auto fits = [&](const auto& item) {
       const Json::json_pointer at("/" + item.key());

@@ -10,6 +10,7 @@
 #include "cli/generate/config_source.hpp"
 #include "cli/output.hpp"
 #include "cli/sweep/shrink.hpp"
+#include "generator/config/json_text.hpp"
 #include "generator/plan/draw.hpp"
 #include "generator/schedules/schedule.hpp"
 #include "workbench/verify/ladder.hpp"
@@ -22,7 +23,7 @@ namespace {
 std::vector<Json> shipped_documents() {
   std::vector<Json> out;
   for (const ShippedConfig& shipped : shipped_configs()) {
-    Json config = Json::parse(shipped.text, nullptr, false);
+    Json config = json_of(shipped.text);
     if (!config.is_object()) continue;
     config.erase("$schema");
     out.push_back(std::move(config));
@@ -54,7 +55,7 @@ class RandomTrials {
     while (watch_.ms() < options_.minutes * 60e3 && (options_.trials == 0 || trials_ < options_.trials)) {
       const Json config = draw_.next();
       ++trials_;
-      count.show(fmt::format("config {}: {}", trials_, config.dump().substr(0, 80)));
+      count.show(fmt::format("config {}: {}", trials_, text_of(config).substr(0, 80)));
       const std::uint64_t seed = random_();
       if (const auto failure = trial(config, seed, true)) report_failure(config, seed, *failure);
       covered_.add(config);
@@ -80,7 +81,7 @@ class RandomTrials {
   std::optional<Failure> climb(const Json& config, std::uint64_t seed, bool count) {
     Json named = config;
     named["name"] = "drawn";
-    const Plan plan = make_plan(parse_config(named.dump(), "drawn"));
+    const Plan plan = make_plan(parse_config(text_of(named), "drawn"));
     const KernelSource source = generate(plan);
     for (const layout::Proof& proof : plan.schedule().layout_proofs()) {
       if (count) ++proofs_;
@@ -136,7 +137,7 @@ class RandomTrials {
                        {"case_seed", seed}});
     if (!json_)
       fmt::print("{} {}: {}\n  config {}\n  drawn as {}\n", bad("failed"), failure.level,
-                 failure.what.substr(0, 2000), small.dump(), config.dump());
+                 failure.what.substr(0, 2000), text_of(small), text_of(config));
     std::fflush(stdout);
   }
 
@@ -158,7 +159,8 @@ class RandomTrials {
     fmt::print("{} configs (of {} changes {} planned): {} proofs, {} emulated runs, {} failed; seed {}\n",
                trials_, draw_.tried(), draw_.accepted(), proofs_, runs_, failed_.size(), options_.seed);
     const Json never = covered_.never(targets);
-    for (const auto& [pointer, values] : never.items()) fmt::print("never: {} {}\n", pointer, values.dump());
+    for (const auto& [pointer, values] : never.items())
+      fmt::print("never: {} {}\n", pointer, text_of(values));
   }
 
   const RandomSweep& options_;

@@ -22,6 +22,7 @@
 #include "cli/sweep/sweep_generate.hpp"
 #include "cli/sweep/sweep_grid.hpp"
 #include "cli/sweep/sweep_log.hpp"
+#include "generator/config/json_text.hpp"
 #include "generator/plan/draw.hpp"
 #include "generator/schedules/schedule.hpp"
 #include "runtime/support/files.hpp"
@@ -132,7 +133,7 @@ class Sweep {
       return;
     }
     if (result.plan) valid_.push_back(&combination);
-    if (!result.error.empty()) return fail(combination.config.dump(), "generate", result.error);
+    if (!result.error.empty()) return fail(text_of(combination.config), "generate", result.error);
     if (result.name.empty()) return;  // of another shard
     note_proofs(result);
     covered_.add(combination.config);
@@ -192,7 +193,7 @@ class Sweep {
       if (shard_.has(i)) configs.push_back(valid_[selection.order[i]]->config);
     }
     if (json_) return print_json(configs);
-    for (const Json& config : configs) fmt::print("{}\n", config.dump());
+    for (const Json& config : configs) fmt::print("{}\n", text_of(config));
   }
 
   bool out_of_time() {
@@ -250,10 +251,10 @@ class Sweep {
     passed_ += level == "passed" && entry["ran"].get<bool>() ? 1 : 0;
     entries_.push_back(entry);
     if (level == "passed") return;
-    fail(entry["config"].dump(), level.c_str(), entry["error"].get<std::string>());
+    fail(text_of(entry["config"]), level.c_str(), entry["error"].get<std::string>());
     failed_.back()["smallest"] = entry["smallest"];
     if (!json_ && entry["smallest"] != entry["config"])
-      fmt::print("  smallest: {}\n", entry["smallest"].dump());
+      fmt::print("  smallest: {}\n", text_of(entry["smallest"]));
   }
 
   // The fewest keys that fail at the same level.
@@ -265,7 +266,7 @@ class Sweep {
   }
   static bool plans(const Json& config) {
     try {
-      static_cast<void>(make_plan(parse_config(config.dump(), "sweep")));
+      static_cast<void>(make_plan(parse_config(text_of(config), "sweep")));
       return true;
     } catch (const Error&) {
       return false;
@@ -293,7 +294,7 @@ class Sweep {
     Member member;
     member.entry = {{"config", config}, {"level", "passed"}, {"error", ""}, {"ran", false}};
     take_step(member.entry, [&] {
-      member.plan = make_plan(parse_config(config.dump(), "sweep"));
+      member.plan = make_plan(parse_config(text_of(config), "sweep"));
       member.source = generate(*member.plan);
       const auto binary = runtime.compile(member.source);
       const std::vector<std::string> broken = static_failures(*member.plan, member.source.manifest, *binary);
@@ -363,7 +364,8 @@ class Sweep {
     const Json covered = covered_.covered(), never = covered_.never(targets_);
     for (const auto& [pointer, values] : covered.items()) {
       std::string list;
-      for (const auto& [value, times] : values.items()) list += fmt::format(" {} ({})", value, times.dump());
+      for (const auto& [value, times] : values.items())
+        list += fmt::format(" {} ({})", value, text_of(times));
       fmt::print("covered: {}{}\n", pointer, list);
     }
     std::string unset;
@@ -371,7 +373,7 @@ class Sweep {
       if (values == "never set")
         unset += " " + pointer;
       else
-        fmt::print("never: {} {}\n", pointer, values.dump());
+        fmt::print("never: {} {}\n", pointer, text_of(values));
     }
     if (!unset.empty()) fmt::print("never set:{}\n", unset);
   }

@@ -2,6 +2,7 @@
 
 #include <numeric>
 
+#include "generator/config/json_text.hpp"
 #include "generator/schedules/schedule.hpp"
 #include "workbench/problem/parallel.hpp"
 
@@ -12,7 +13,7 @@ namespace {
 constexpr std::size_t kGrain = 4;
 
 Plan plan_of(const Combination& combination) {
-  return make_plan(parse_config(combination.config.dump(), "sweep"));
+  return make_plan(parse_config(text_of(combination.config), "sweep"));
 }
 
 void plan_one(const Combination& combination, Generated& out) {

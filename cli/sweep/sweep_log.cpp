@@ -8,6 +8,7 @@
 #include <kiln/kiln.hpp>
 
 #include "cli/inspect/page.hpp"
+#include "generator/config/json_text.hpp"
 
 namespace kiln::cli {
 namespace {
@@ -27,26 +28,26 @@ SweepLog::SweepLog(const std::string& path, const Json& settings) {
     bool first = true;
     for (std::string line; std::getline(in, line); first = false) {
       const bool whole = !in.eof();
-      const Json entry = Json::parse(line, nullptr, false);
+      const Json entry = json_of(line);
       if (!whole) break;
       if (first && (!entry.is_object() || !entry.contains("kiln"))) refuse(path, "is no log of a sweep");
       if (first && entry != head) refuse(path, "is the log of another sweep or another version of kiln");
       if (!entry.is_object()) refuse(path, "has a line that is no JSON object");
       if (!first && !(entry.contains("config") && entry.contains("level") && entry.contains("ran")))
         refuse(path, "has a line that is no result");
-      if (!first) entries_[entry["config"].dump()] = entry;
+      if (!first) entries_[text_of(entry["config"])] = entry;
       good += line.size() + 1;
     }
     if (std::filesystem::file_size(path, error) > good) std::filesystem::resize_file(path, good, error);
   }
   file_.reset(std::fopen(path.c_str(), "ab"));
   if (!file_) throw Error(ErrorCode::bad_input, fmt::format("--log: cannot write '{}'", path));
-  if (good == 0) fmt::print(file_.get(), "{}\n", head.dump());
+  if (good == 0) fmt::print(file_.get(), "{}\n", text_of(head));
   std::fflush(file_.get());
 }
 
 const Json* SweepLog::find(const Json& config, bool run) const {
-  const auto found = entries_.find(config.dump());
+  const auto found = entries_.find(text_of(config));
   if (found == entries_.end()) return nullptr;
   const bool enough = found->second["ran"].get<bool>() || !run || found->second["level"] != "passed";
   return enough ? &found->second : nullptr;
@@ -54,7 +55,7 @@ const Json* SweepLog::find(const Json& config, bool run) const {
 
 void SweepLog::add(const Json& entry) {
   if (!file_) return;
-  fmt::print(file_.get(), "{}\n", entry.dump(-1, ' ', false, Json::error_handler_t::replace));
+  fmt::print(file_.get(), "{}\n", text_of(entry));
   if (std::fflush(file_.get()) != 0) throw Error(ErrorCode::environment, "--log: the disk is full");
 }
 

@@ -218,4 +218,12 @@ Json read_json(std::string_view text, Violations& out) {
   }
 }
 
+Json json_of(std::string_view text) {
+  return Json::parse(text, nullptr, false);
+}
+
+std::string text_of(const Json& document, int indent) {
+  return document.dump(indent, ' ', false, Json::error_handler_t::replace);
+}
+
 }  // namespace kiln

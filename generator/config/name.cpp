@@ -5,6 +5,7 @@
 #include <kiln/config.hpp>
 
 #include "base/ascii.hpp"
+#include "generator/config/json_text.hpp"
 #include "generator/config/keys.hpp"
 #include "generator/masks/sized.hpp"
 
@@ -35,7 +36,7 @@ std::string hash_of(std::string_view text) {
 
 /// The part of the name that a set key contributes, e.g. "BN64", "causal", "window4096".
 std::string part_of(const std::string& key, const Json& value, const Config& config) {
-  if (key == "ov_depth") return "o" + plain(value.dump());
+  if (key == "ov_depth") return "o" + plain(text_of(value));
   if (key == "kv_dtype") return "kv" + plain(value.get<std::string>());
   if (key == "out_dtype") return "out" + plain(value.get<std::string>());
   if (key == "mask") {
@@ -45,14 +46,14 @@ std::string part_of(const std::string& key, const Json& value, const Config& con
       case MaskConfig::Kind::none:
         return "";
       case MaskConfig::Kind::window:
-        return "window" + hash_of(value.dump());
+        return "window" + hash_of(text_of(value));
       default:
         return value.get<std::string>();
     }
   }
   if (key == "operand") {
     if (value.contains("quantization"))
-      return plain(value["kind"].get<std::string>()) + hash_of(value.dump());
+      return plain(value["kind"].get<std::string>()) + hash_of(text_of(value));
     std::string out = config.operand->kind == OperandKind::contiguous ? "" : value["kind"].get<std::string>();
     if (config.operand->page_size) out += std::to_string(*config.operand->page_size);
     return out;
@@ -60,8 +61,8 @@ std::string part_of(const std::string& key, const Json& value, const Config& con
   if (value == true) return key;
   if (value == false) return "no_" + key;
   if (value.is_string()) return plain(key) + "_" + plain(value.get<std::string>());
-  if (value.is_number()) return key + plain(value.dump());
-  return key + hash_of(value.dump());
+  if (value.is_number()) return key + plain(text_of(value));
+  return key + hash_of(text_of(value));
 }
 
 }  // namespace
@@ -79,7 +80,7 @@ std::string config_name(const Config& config) {
   }
   const std::string target = "_" + plain(to_string(config.target));
   if (out.size() + target.size() > kMaxDerived) {
-    out = out.substr(0, kMaxDerived - target.size() - 9) + "_" + hash_of(document.dump());
+    out = out.substr(0, kMaxDerived - target.size() - 9) + "_" + hash_of(text_of(document));
   }
   return out + target;
 }

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "generator/config/defaults.hpp"
+#include "generator/config/json_text.hpp"
 #include "generator/config/rules/rule_sets.hpp"
 
 namespace kiln {
@@ -184,7 +185,7 @@ std::string nearest_legal(const Config& user, std::string_view pointer,
   if (schema == nullptr) return "";
   const std::string text = key_value_text(user, pointer);
   if (const Json* integers = integer_schema(*schema)) {
-    const Json value = Json::parse(text, nullptr, false);
+    const Json value = json_of(text);
     return value.is_number_integer() ? nearest_integers(user, pointer, *integers, value.get<int>(), accepts)
                                      : "";
   }

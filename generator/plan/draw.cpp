@@ -5,6 +5,7 @@
 
 #include <kiln/source.hpp>
 
+#include "generator/config/json_text.hpp"
 #include "generator/config/unsupported.hpp"
 #include "generator/schedules/schedule.hpp"
 
@@ -128,7 +129,7 @@ Json KeyCoverage::never(TargetSet targets) const {
     for (const auto& [at, value] : named) {
       const auto values = seen_.find(at);
       const bool met = values != seen_.end() && (value.empty() || values->second.contains(value));
-      if (!met) out[at].push_back(value.empty() ? Json("never set") : Json::parse(value, nullptr, false));
+      if (!met) out[at].push_back(value.empty() ? Json("never set") : json_of(value));
     }
   }
   return out;
@@ -137,17 +138,17 @@ Json KeyCoverage::never(TargetSet targets) const {
 std::string kernel_of(const Plan& plan) {
   const KernelSource source = generate(plan);
   const auto head = source.text.find("\n\n");
-  Json manifest = Json::parse(to_json(source.manifest));
+  Json manifest = json_of(to_json(source.manifest));
   manifest.erase("config");
   manifest.erase("name");
-  return source.text.substr(head == std::string::npos ? 0 : head) + manifest.dump();
+  return source.text.substr(head == std::string::npos ? 0 : head) + text_of(manifest);
 }
 
 namespace {
 
 Plan plan_of(Json document) {
   document["name"] = "drawn";
-  return make_plan(parse_config(document.dump(), "drawn"));
+  return make_plan(parse_config(text_of(document), "drawn"));
 }
 
 /// A config with its plan and kernel, to compare with the same without one key.
@@ -195,7 +196,7 @@ bool is_idle_key(const Json& config, const std::string& name) {
 
 bool plans(const Json& config) {
   try {
-    make_plan(parse_config(config.dump(), "drawn"));
+    make_plan(parse_config(text_of(config), "drawn"));
     return true;
   } catch (const Error& error) {
     if (error.code() == ErrorCode::bad_config) return false;
@@ -214,7 +215,7 @@ ConfigDraw::ConfigDraw(std::uint64_t seed, std::vector<Target> targets, std::vec
 Json ConfigDraw::consistent(Json members) {
   // A length of pages says that there are some; tensors are those of their expression.
   if (members.contains("page_size")) members["kind"] = "paged";
-  if (members.contains("tensors")) return Json::parse(kCaptured[below(kCaptured.size())]);
+  if (members.contains("tensors")) return json_of(kCaptured[below(kCaptured.size())]);
   return members;
 }
 

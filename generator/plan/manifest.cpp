@@ -286,8 +286,7 @@ std::string to_json(const Manifest& m, int indent) {
   for (const KernelParam& param : m.params) params.push_back(param_json(param));
   for (const auto& e : m.expectations)
     expectations.push_back({{"instruction", e.instruction}, {"count", e.count}});
-  Json config =
-      nested_too_deep(m.config_json) ? Json(m.config_json) : Json::parse(m.config_json, nullptr, false);
+  Json config = nested_too_deep(m.config_json) ? Json(m.config_json) : json_of(m.config_json);
   if (config.is_discarded()) config = m.config_json;
   Json out{
       {"name", m.name},
@@ -311,7 +310,7 @@ std::string to_json(const Manifest& m, int indent) {
   };
   add_serving(m, out);
   out["config"] = config;
-  return out.dump(indent, ' ', false, Json::error_handler_t::replace);
+  return text_of(out, indent);
 }
 
 Manifest manifest_from_json(std::string_view text) {
@@ -361,8 +360,7 @@ Manifest manifest_from_json(std::string_view text) {
     m.expectations.push_back({string_of(e, "instruction"), int_of(e, "count")});
   }
   const Json& config = member(json, "config");
-  m.config_json = config.is_string() ? config.get<std::string>()
-                                     : config.dump(-1, ' ', false, Json::error_handler_t::replace);
+  m.config_json = config.is_string() ? config.get<std::string>() : text_of(config);
   return m;
 }
 

@@ -1,4 +1,5 @@
 // The planner's front door: rules, choice of the schedule, and the schedule's own resolution.
+#include "generator/config/json_text.hpp"
 #include "generator/config/keys.hpp"
 #include "generator/config/report.hpp"
 #include "generator/config/rules.hpp"
@@ -28,7 +29,7 @@ std::string Plan::to_json(int indent) const {
       {"resources",
        {{"smem_bytes", r.smem_bytes}, {"num_threads", r.num_threads}, {"max_registers", r.max_registers}}},
   };
-  return out.dump(indent, ' ', false, nlohmann::ordered_json::error_handler_t::replace);
+  return text_of(out, indent);
 }
 
 namespace {

@@ -301,12 +301,13 @@ void PyCalls::add(const nb::bytes& key, nb::object kernel, bool like_q, nb::hand
   known_.insert_or_assign(std::string(key.c_str(), key.size()), std::move(found));
 }
 
-nb::object call(PyCalls& self, nb::handle form, nb::handle q, nb::handle k, nb::handle v, nb::handle out,
-                nb::handle lse, nb::handle cu_seqlens_q, nb::handle cu_seqlens_k, nb::handle page_table,
-                nb::handle seqlens_k, nb::handle sink, nb::handle mask_bits, nb::handle first_keys,
-                nb::handle captured, nb::handle causal, nb::handle window, nb::handle chunk,
-                nb::handle softcap, nb::handle score_mod, nb::handle splits, nb::handle return_lse,
-                nb::handle max_seqlen_q, nb::handle max_seqlen_k, nb::handle max_blocks, nb::handle scale) {
+nb::object call_form(PyCalls& self, nb::handle form, nb::handle q, nb::handle k, nb::handle v, nb::handle out,
+                     nb::handle lse, nb::handle cu_seqlens_q, nb::handle cu_seqlens_k, nb::handle page_table,
+                     nb::handle seqlens_k, nb::handle sink, nb::handle mask_bits, nb::handle first_keys,
+                     nb::handle captured, nb::handle causal, nb::handle window, nb::handle chunk,
+                     nb::handle softcap, nb::handle score_mod, nb::handle splits, nb::handle return_lse,
+                     nb::handle max_seqlen_q, nb::handle max_seqlen_k, nb::handle max_blocks,
+                     nb::handle scale) {
   Given given{q, k, v, out, lse, cu_seqlens_q, cu_seqlens_k, page_table, seqlens_k};
   given[index(Operand::sink)] = sink;
   given[index(Operand::mask_bits)] = mask_bits;
@@ -321,7 +322,7 @@ void bind_calls(nb::module_& module) {
   const auto o = nb::arg().none();  // an object, or None
   nb::class_<PyCalls>(module, "Calls", "Eager calls of kiln.torch and the kernels found for them.")
       .def(nb::init<nb::object, nb::object, nb::object, nb::object, nb::object, nb::object, nb::object>())
-      .def("__call__", &call, o, o, o, o, o, o, o, o, o, o, o, o, o, o, o, o, o, o, o, o, o, o, o, o, o,
+      .def("__call__", &call_form, o, o, o, o, o, o, o, o, o, o, o, o, o, o, o, o, o, o, o, o, o, o, o, o, o,
            "What the call returns, launched; bytes to `add` its kernel under; or None, where it is none of "
            "those that are kept.")
       .def("add", &PyCalls::add, o, o, o, o, o)

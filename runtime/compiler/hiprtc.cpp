@@ -20,7 +20,7 @@ namespace fs = std::filesystem;
 
 namespace {
 
-constexpr std::string_view kHowToGet =
+constexpr std::string_view kGetHiprtc =
     "install libamdhip64-5 and libhiprtc-builtins5 (Debian; gfx90a only) or ROCm 6 or newer, or name the "
     "library in "
     "KILN_HIPRTC";
@@ -104,7 +104,7 @@ const Hiprtc::Found& Hiprtc::found() {
       result.problem = fmt::format("HIPRTC cannot be opened: its helper process had {}", helper.end());
     } else if (answer[0] != "ok") {
       result.problem =
-          fmt::format("no HIPRTC: {} (tried {})", kHowToGet,
+          fmt::format("no HIPRTC: {} (tried {})", kGetHiprtc,
                       candidates.size() == 1 ? answer[1] : fmt::format("{}", fmt::join(candidates, ", ")));
     } else {
       std::error_code error;

@@ -77,7 +77,7 @@ std::int64_t csv_length(const std::string& line, std::size_t column, std::string
 
 std::int64_t json_length(const std::string& line, std::string_view name, std::size_t number) {
   if (nested_too_deep(line)) fail(name, number, "nested too deep");
-  const auto object = nlohmann::json::parse(line, nullptr, false);
+  const auto object = json_of(line);
   if (object.is_discarded() || !object.is_object()) fail(name, number, "not a JSON object");
   const auto found = object.find("input_length");
   if (found == object.end()) fail(name, number, "no 'input_length'");
