@@ -95,6 +95,47 @@ TEST_CASE("a write that reaches into the next page of memory, read there by anot
          place + store + "s_waitcnt vmcnt(0)\ns_barrier\n" + load, "gfx942", 128);
 }
 
+TEST_CASE("waves that store other values to the same global memory without a barrier") {
+  // v1: 4 * (lane % 64), the same words for both waves; v0 differs.
+  const std::string place = "v_and_b32 v1, 63, v0\nv_lshlrev_b32 v1, 2, v1\n",
+                    first =
+                        "v_cmp_gt_u32 vcc, 64, v0\ns_and_saveexec_b64 s[8:9], vcc\n"
+                        "global_store_dword v1, v0, s[4:5]\ns_mov_b64 exec, s[8:9]\n",
+                    second =
+                        "v_cmp_le_u32 vcc, 64, v0\ns_and_b64 exec, exec, vcc\n"
+                        "global_store_dword v1, v0, s[4:5]\n";
+  for (const char* target : {"gfx90a", "gfx942", "gfx950"})
+    caught("global-race", place + first + second, place + first + "s_barrier\n" + second, target, 128);
+  // Equal values may meet.
+  caught("global-race", place + "global_store_dword v1, v0, s[4:5]\n",
+         place + "v_mov_b32 v2, 7\nglobal_store_dword v1, v2, s[4:5]\n", "gfx942", 128);
+}
+
+TEST_CASE("halves and bytes of a word that two waves use") {
+  // Both waves use the same words: one stores low halves, the other high ones, or both the low ones.
+  const std::string place = "v_and_b32 v1, 63, v0\nv_lshlrev_b32 v1, 2, v1\nv_lshrrev_b32 v2, 6, v0\n",
+                    apart = "v_lshl_add_u32 v3, v2, 1, v1\n", same = "v_mov_b32 v3, v1\n",
+                    store = "global_store_short v3, v0, s[4:5]\n";
+  caught("global-race", place + same + store, place + apart + store, "gfx942", 128);
+  // The other wave's half, read with and without a barrier.
+  const std::string other = "v_xor_b32 v4, 2, v3\n",
+                    load = "global_load_ushort v5, v4, s[4:5]\ns_waitcnt vmcnt(0)\n";
+  caught("global-race", place + apart + store + other + load,
+         place + apart + store + other + "s_barrier\n" + load, "gfx90a", 128);
+  // Bytes of one half: each wave has its own, or both the same.
+  const std::string bytes = "v_add_u32 v3, v1, v2\n", put = "global_store_byte v3, v0, s[4:5]\n";
+  caught("global-race", place + same + "v_add_u32 v0, v0, v2\n" + put, place + bytes + put, "gfx950", 128);
+}
+
+TEST_CASE("global memory overwritten while another wave may still read it") {
+  // Each wave stores its words; after a barrier it reads the other's and stores there, before or after another barrier.
+  const std::string fill = kLane4 + "v_xor_b32 v3, 0x100, v1\nglobal_store_dword v1, v0, s[4:5]\ns_barrier\n",
+                    load = "global_load_dword v2, v3, s[4:5]\ns_waitcnt vmcnt(0)\n",
+                    again = "global_store_dword v1, v1, s[4:5]\n";
+  for (const char* target : {"gfx90a", "gfx942"})
+    caught("global-race", fill + load + again, fill + load + "s_barrier\n" + again, target, 128);
+}
+
 TEST_CASE("a lazy load brings the value late") {
   if (!toolchain()) return;
   // Without the wait the store sends what was in v2 before.
@@ -362,6 +403,46 @@ TEST_CASE("one mistake is one finding") {
                            "gfx942", 128, way.policy);
     CHECK_MESSAGE(waits.findings.size() == 2, describe(waits));
     for (const auto& f : waits.findings) CHECK(f.kind == "register-not-waited");
+  }
+}
+
+TEST_CASE("blocks that store to the same memory, and what a block read before it told another one") {
+  if (!toolchain()) return;
+  const auto run_text = [](const std::string& text, const std::string& target, const Way& way) {
+    Device d;
+    const auto data = d.upload(std::vector<std::uint32_t>(128, 3), "data"),
+               out = d.reserve<std::uint32_t>(256, "out"),
+               flag = d.upload(std::vector<std::uint32_t>{0}, "flag");
+    auto l = launch_of({2, 1, 1}, {128, 1, 1}, {arg(data), arg(flag), arg(out)});
+    l.policy = way.policy;
+    l.seed = way.seed;
+    l.host_threads = 1;  // block 0, then block 1
+    const auto object = compile_text(program_source("swap") + text, target, false, "");
+    l.kernel = "k";
+    return amd::launch(d.memory, amd::Module::from_code_object(object), l);
+  };
+  const std::string head = "\nKERNEL(128) k(u32* data, u32* flag, u32* out) {\n",
+                    meet = "__asm volatile(\"s_waitcnt vmcnt(0)\\ns_barrier\" ::: \"memory\");\n";
+  // Block 0 does something and counts, block 1 looks at the count and does something else.
+  const auto program = [&](const std::string& first, const std::string& tells, const std::string& second) {
+    return head + "if (block_x() == 0) {\n" + first + meet + tells + "} else {\n" +
+           "if (__hip_atomic_fetch_add(flag, 0u, __ATOMIC_RELAXED, __HIP_MEMORY_SCOPE_AGENT) < 9) {\n" +
+           second + "}\n}\n}\n";
+  };
+  const std::string tells =
+      "if (tid() == 0) __hip_atomic_fetch_add(flag, 1u, __ATOMIC_RELAXED, __HIP_MEMORY_SCOPE_AGENT);\n";
+  const std::string stores = "out[tid()] = tid();\n", others = "out[127 - tid()] = tid();\n",
+                    reads = "out[tid()] = tid();\n" + meet + "out[128 + tid()] = out[127 - tid()];\n";
+  for (const std::string& target : kTargets) {
+    for (const Way& way : {kWays[0], kWays[1], kWays[2]}) {
+      CAPTURE(target);
+      CAPTURE(std::string(way.name));
+      for (const std::string& first : {stores, reads}) {
+        const auto right = run_text(program(first, tells, others), target, way);
+        CHECK_MESSAGE(right.findings.empty(), describe(right));
+        CHECK(has_finding(run_text(program(first, "", others), target, way), "global-race"));
+      }
+    }
   }
 }
 

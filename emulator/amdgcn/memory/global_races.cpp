@@ -64,9 +64,9 @@ bool knows(const Wave& w, std::uint64_t agent, std::uint32_t epoch) {
 }  // namespace
 
 template <class Visit>
-void GlobalRaces::each_word(std::uint64_t address, int bytes, bool make, Visit visit) {
+void GlobalRaces::each_cell(std::uint64_t address, int bytes, bool make, Visit visit) {
   const std::uint64_t end = address + static_cast<unsigned>(bytes);
-  for (std::uint64_t at = address & ~std::uint64_t{3}; at < end;) {
+  for (std::uint64_t at = address & ~std::uint64_t{1}; at < end;) {
     const std::uint64_t page_end = std::min(end, (at | 4095) + 1);
     Shard& shard = shard_of(at);
     const std::lock_guard lock(shard.mutex);
@@ -76,12 +76,26 @@ void GlobalRaces::each_word(std::uint64_t address, int bytes, bool make, Visit v
       continue;
     }
     if (found->second == nullptr) found->second = std::make_unique<Page>();
-    for (; at < page_end; at += 4) visit((*found->second)[at / 4 % std::tuple_size_v<Page>]);
+    for (; at < page_end; at += 2) {
+      const unsigned low = at >= address ? 1 : 0, high = at + 1 < end ? 2 : 0;
+      visit((*found->second)[at / 2 % std::tuple_size_v<Page>], at, static_cast<std::uint8_t>(low | high));
+    }
   }
 }
 
+void GlobalRaces::report(Wave& w, const Inst& in, int lane, std::uint64_t address, const Access& other,
+                         const char* what) {
+  const std::uint64_t waves = w.wg.waves.size(), block = (other.agent - 1) / waves;
+  const auto wave = static_cast<int>((other.agent - 1) % waves);
+  const std::string who = "wave " + std::to_string(wave) + " of block " + std::to_string(block);
+  std::string message = what;
+  message.replace(message.find("MEMORY"), 6, "global memory " + w.grid.memory.describe(address));
+  message.replace(message.find("WAVE"), 4, who);
+  w.report("global-race", in, lane, message, other.inst, wave);
+}
+
 void GlobalRaces::read(Wave& w, const Inst& in, int lane, std::uint64_t address, int bytes, bool strong) {
-  if (!any_.load(std::memory_order_relaxed) || bytes < 4) return;
+  if (!any_.load(std::memory_order_relaxed)) return;
   if (strong) {
     RemotePtr seen;
     {
@@ -92,29 +106,63 @@ void GlobalRaces::read(Wave& w, const Inst& in, int lane, std::uint64_t address,
     }
     return join(w.clock.remote, seen);
   }
-  Cell other;
-  each_word(address, bytes, false, [&](const Cell& cell) {
-    if (cell.agent != 0 && !knows(w, cell.agent, cell.epoch)) other = cell;
+  Access other;
+  const Access own{agent_of(w, w.index), &in, w.clock.epoch};
+  each_cell(address, bytes, false, [&](Cell& cell, std::uint64_t, std::uint8_t which) {
+    if (cell.writer.agent != 0 && (cell.written & which) != 0 &&
+        !knows(w, cell.writer.agent, cell.writer.epoch))
+      other = cell.writer;
+    cell.reader = own;
+    w.clock.read = true;
   });
   if (other.agent == 0) return;
-  const std::uint64_t waves = w.wg.waves.size(), block = (other.agent - 1) / waves;
-  w.report("global-race", in, lane,
-           "reads global memory " + w.grid.memory.describe(address) + ", which wave " +
-               std::to_string((other.agent - 1) % waves) + " of block " + std::to_string(block) +
-               " wrote, and no wait with a barrier or an atomic orders the two",
-           other.inst, static_cast<int>((other.agent - 1) % waves));
+  report(w, in, lane, address, other,
+         "reads MEMORY, which WAVE wrote, and no wait with a barrier or an atomic orders the two");
 }
 
-void GlobalRaces::write(Wave& w, const Inst& in, std::uint64_t address, int bytes, bool single) {
-  if (bytes < 4) return;
+void GlobalRaces::begin_write(Wave& w) {
+  if (!w.clock.read) return;
+  ++w.clock.epoch;
+  w.clock.read = false;
+}
+
+void GlobalRaces::write(Wave& w, const Inst& in, int lane, std::uint64_t address,
+                        std::span<const std::byte> data, bool flag, bool strong) {
   any_.store(true, std::memory_order_relaxed);
-  if (single) {
+  if (flag) {
     RemotePtr published = publication(w);
     Shard& shard = shard_of(address);
     const std::lock_guard lock(shard.mutex);
     shard.variables[address] = std::move(published);
   }
-  each_word(address, bytes, true, [&](Cell& cell) { cell = {agent_of(w, w.index), &in, w.clock.epoch}; });
+  const Access own{agent_of(w, w.index), &in, w.clock.epoch};
+  Access writer, reader;
+  each_cell(address, static_cast<int>(data.size()), true,
+            [&](Cell& cell, std::uint64_t at, std::uint8_t which) {
+              bool differs = false;
+              for (unsigned i = 0; i < 2; ++i) {
+                if ((which >> i & 1) == 0) continue;
+                const auto value = std::to_integer<std::uint8_t>(data[at + i - address]);
+                differs |= (cell.written >> i & 1) == 0 || cell.value[i] != value;
+                cell.value[i] = value;
+              }
+              if (differs && !flag && !strong) {
+                if ((cell.written & which) != 0 && !knows(w, cell.writer.agent, cell.writer.epoch))
+                  writer = cell.writer;
+                if (cell.reader.agent != 0 && !knows(w, cell.reader.agent, cell.reader.epoch))
+                  reader = cell.reader;
+              }
+              if (cell.writer.agent != own.agent) cell.written = 0;
+              cell.writer = own;
+              cell.written |= which;
+            });
+  if (writer.agent != 0)
+    report(
+        w, in, lane, address, writer,
+        "writes MEMORY, where WAVE wrote another value, and no wait with a barrier or an atomic orders the two");
+  if (reader.agent != 0)
+    report(w, in, lane, address, reader,
+           "writes MEMORY, which WAVE has read, and no barrier or atomic orders the two");
 }
 
 void GlobalRaces::exchange(Wave& w, std::uint64_t address) {
@@ -128,7 +176,8 @@ void GlobalRaces::exchange(Wave& w, std::uint64_t address) {
     join(variable, published);
   }
   join(w.clock.remote, before);
-  ++w.clock.epoch;  // what the wave writes from here on was not passed on
+  ++w.clock.epoch;  // what the wave reads and writes from here on was not passed on
+  w.clock.read = false;
 }
 
 void GlobalRaces::meet(Workgroup& group) {

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <span>
 
 #include "emulator/amdgcn/memory/memory_access.hpp"
 
@@ -110,6 +111,10 @@ struct AccessCheck {
   bool out = false, unwritten = false;
 
   bool atomic() const { return in.cls == Class::vmem_atomic; }
+  /// Past caches that are not shared, as what waits for another block's flag reads.
+  bool strong() const {
+    return in.text.find(" glc") != std::string::npos || in.text.find(" sc") != std::string::npos;
+  }
 
   void report_outside(int lane, const std::string& what) {
     if (!out) w.report("out-of-bounds", in, lane, what);
@@ -143,11 +148,14 @@ struct AccessCheck {
       }
     } else if (write) {
       op.global_write = true, op.epoch = w.clock.epoch;
-      w.grid.races.write(w, in, address, bytes, std::has_single_bit(op.exec & ~op.zero));
+      u32 value[4];
+      for (int d = 0; d < 4; ++d) value[d] = op.data[d].l[lane];
+      if (in.sub & kHigh16) value[0] >>= 16;
+      w.grid.races.write(w, in, lane, address,
+                         std::as_bytes(std::span(value)).first(static_cast<std::size_t>(bytes)),
+                         std::has_single_bit(op.exec & ~op.zero), strong());
     } else {
-      w.grid.races.read(
-          w, in, lane, address, bytes,
-          in.text.find(" glc") != std::string::npos || in.text.find(" sc") != std::string::npos);
+      w.grid.races.read(w, in, lane, address, bytes, strong());
     }
     if ((!write || atomic()) && !unwritten &&
         !w.grid.memory.initialized(ref, static_cast<std::size_t>(bytes))) {
@@ -167,6 +175,7 @@ void check_access(Wave& w, const Inst& in, Pending& op, bool write) {
   int sector_count = 0;
   bool shared = false, other = false;
   AccessCheck check{w, in, op, write};
+  if (write && !check.atomic()) GlobalRaces::begin_write(w);
   for_lanes(op.exec & ~op.zero, [&](int lane) {
     const u64 address = op.address[lane];
     const int bytes = std::min<int>(in.bytes, op.dwords_in_range[lane] * 4);
