@@ -67,10 +67,12 @@ class Cache:
 class Runtime:
     """A device with its compilers and kernel cache. Safe to use from several threads. Opens nothing before its first use."""
 
-    def __init__(self, device: str | None = None, cache_dir: str | os.PathLike[str] | None = None):
+    def __init__(self, device: str | None = None, cache_dir: str | os.PathLike[str] | None = None, *, ptx_only: bool = False):
         """`device`: auto, cuda[:n], hip[:n] or emulated (default: $KILN_DEVICE, else auto: the first GPU, else the emulated device).
-        `cache_dir`: a directory, "" for memory only (default: $KILN_CACHE_DIR, else the user's cache)."""
-        self._native = _native.Runtime(device, None if cache_dir is None else os.fspath(cache_dir))
+        `cache_dir`: a directory, "" for memory only (default: $KILN_CACHE_DIR, else the user's cache).
+        `ptx_only`: with device "emulated" said here, NVIDIA kernels are compiled to PTX, which it runs, and no further: half the
+        time, and their resources (registers, spills) are unknown."""
+        self._native = _native.Runtime(device, None if cache_dir is None else os.fspath(cache_dir), ptx_only)
         self.cache = Cache(self._native)
 
     @property

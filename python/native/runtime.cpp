@@ -18,10 +18,11 @@ Plan plan_of(const std::string& config) {
 
 class PyRuntime {
  public:
-  PyRuntime(std::optional<std::string> device, std::optional<std::string> cache_dir) {
+  PyRuntime(std::optional<std::string> device, std::optional<std::string> cache_dir, bool ptx_only) {
     RuntimeOptions options;
     if (device) options.device = *device;
     options.cache_dir = std::move(cache_dir);
+    options.ptx_only = ptx_only;
     runtime = std::make_shared<Runtime>(std::move(options));
   }
   std::unique_ptr<PyKernel> load(const std::string& config, const std::optional<std::string>& text) {
@@ -164,8 +165,8 @@ void bind_runtime(nb::module_& module) {
       "plan", [](const std::string& config) { return plan_of(config).to_json(-1); }, "config"_a);
 
   nb::class_<PyRuntime>(module, "Runtime")
-      .def(nb::init<std::optional<std::string>, std::optional<std::string>>(), "device"_a = nb::none(),
-           "cache_dir"_a = nb::none())
+      .def(nb::init<std::optional<std::string>, std::optional<std::string>, bool>(), "device"_a = nb::none(),
+           "cache_dir"_a = nb::none(), "ptx_only"_a = false)
       .def("load", &PyRuntime::load, "config"_a, "source"_a = nb::none())
       .def("load_image", &PyRuntime::load_image, "manifest"_a, "image"_a)
       .def("device", [](PyRuntime& self) { return device_dict(self.runtime->device()); })

@@ -166,6 +166,21 @@ class Tests(unittest.TestCase):
             self.assertEqual(first.cache.clear(), 1)
             self.assertEqual(first.cache.import_(folder + "/all"), 1)
 
+    def test_kernels_as_ptx_alone(self):
+        with tempfile.TemporaryDirectory() as folder:
+            whole, ptx = kiln.Runtime("emulated", folder), kiln.Runtime("emulated", folder, ptx_only=True)
+            self.assertGreater(whole.load(CONFIG).registers, 0)
+            kernel = ptx.load(CONFIG)  # not the entry of the other
+            self.assertEqual((kernel.cache, kernel.registers), ("miss", 0))
+            rng = random.Random(2)
+            q, k, v = (HostTensor("e", SHAPE, [rng.gauss(0, 1) for _ in range(math.prod(SHAPE))]) for _ in range(3))
+            outputs = [HostTensor("e", SHAPE), HostTensor("e", SHAPE)]
+            kernel(q, k, v, outputs[0])
+            ptx.load(CONFIG)
+            self.assertEqual(ptx.cache.stats()["compiles"], 1)
+            whole.load(CONFIG)(q, k, v, outputs[1])
+            self.assertEqual(outputs[0].values(), outputs[1].values())
+
     def test_edited_source(self):
         source, _ = kiln.generate(CONFIG)
         q, o = HostTensor("e", SHAPE, [0.5] * math.prod(SHAPE)), HostTensor("e", SHAPE)
