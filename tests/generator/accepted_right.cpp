@@ -12,8 +12,10 @@
 #include "generator/layout/swizzle.hpp"
 #include "generator/plan/draw.hpp"
 #include "generator/schedules/schedule.hpp"
+#include "tests/generator/plans.hpp"
 
 using namespace kiln;
+using namespace kiln::test;
 
 namespace {
 
@@ -22,10 +24,6 @@ Json config_of(const char* target, const char* operation, const char* dtype, int
   Json out{{"target", target}, {"operation", operation}, {"dtype", dtype}, {"depth", depth}};
   out.update(Json::parse("{" + keys + "}"));
   return out;
-}
-
-Plan plan_of(const Json& config) {
-  return make_plan(parse_config(config.dump(), "test"));
 }
 
 /// The refusal, or an empty text.

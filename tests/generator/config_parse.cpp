@@ -57,7 +57,7 @@ const char* const kSamples[][2] = {
                     "single_o": false, "bn_cap": 128, "mask": "custom", "score_mod": "alibi"})json"},
 };
 
-Json sample(std::size_t i) {
+Json sample_config(std::size_t i) {
   Json out = Json::parse(kMinimal);
   out["target"] = kSamples[i][0];
   out.update(Json::parse(kSamples[i][1]));
@@ -82,7 +82,7 @@ TEST_CASE("a window without sides shows every key") {
 TEST_CASE("every key survives a round trip") {
   std::set<std::string> seen;
   for (std::size_t i = 0; i < std::size(kSamples); ++i) {
-    const Json document = sample(i);
+    const Json document = sample_config(i);
     Violations mistakes;
     const Config config = config_from_dom(document, mistakes);
     INFO((mistakes.empty() ? "" : violation_line(mistakes[0])));
@@ -104,7 +104,7 @@ TEST_CASE("every key survives a round trip") {
 
 TEST_CASE("the samples break no rule of their targets") {
   for (const std::size_t i : {std::size_t{1}, std::size_t{2}})
-    CHECK_NOTHROW(parse_config(sample(i).dump(), "sample"));
+    CHECK_NOTHROW(parse_config(sample_config(i).dump(), "sample"));
 }
 
 TEST_CASE("minimal configs of every target and depth break no rule") {
@@ -163,7 +163,7 @@ TEST_CASE("names are identifiers, readable, and differ when a key differs") {
       ++count;
     }
     Violations mistakes;
-    Json all = sample(i);
+    Json all = sample_config(i);
     all.erase("name");
     CHECK(config_name(config_from_dom(all, mistakes)).size() <= 110);
   }
@@ -221,7 +221,7 @@ TEST_CASE("huge and hostile texts are refused, quickly and with a place") {
 
 TEST_CASE("mutated configs never crash, and what parses writes back") {
   std::vector<std::string> seeds{std::string(kMinimal)};
-  for (std::size_t i = 0; i < std::size(kSamples); ++i) seeds.push_back(sample(i).dump());
+  for (std::size_t i = 0; i < std::size(kSamples); ++i) seeds.push_back(sample_config(i).dump());
   const std::string tokens[] = {"1e999", "-1", "null",  "{}",          "[]",         "\"auto\"",
                                 "true",  "0",  "1e308", "\"\\u0000\"", "2147483648", ","};
   constexpr unsigned kSeed = 20260101;

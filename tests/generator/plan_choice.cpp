@@ -15,7 +15,7 @@ using namespace kiln;
 
 namespace {
 
-Config config_of(const char* extra, const char* target = "sm_80", const char* operation = "prefill") {
+Config config_with(const char* extra, const char* target = "sm_80", const char* operation = "prefill") {
   Json document{{"target", target}, {"operation", operation}, {"dtype", "bf16"}, {"depth", 128}};
   document.update(Json::parse(extra));
   return parse_config(document.dump(), "test");
@@ -67,16 +67,16 @@ constexpr ScheduleEntry kEntries[] = {{"first", Target::sm_80, Operation::prefil
 
 TEST_CASE("the first schedule of a target and operation, or the one named") {
   Violations out;
-  CHECK(choose_schedule(config_of("{}"), kEntries, out) == &kEntries[0]);
-  CHECK(choose_schedule(config_of(R"({"schedule": "second"})"), kEntries, out) == &kEntries[1]);
-  CHECK(choose_schedule(config_of("{}", "sm_90a", "decode"), kEntries, out) == &kEntries[2]);
+  CHECK(choose_schedule(config_with("{}"), kEntries, out) == &kEntries[0]);
+  CHECK(choose_schedule(config_with(R"({"schedule": "second"})"), kEntries, out) == &kEntries[1]);
+  CHECK(choose_schedule(config_with("{}", "sm_90a", "decode"), kEntries, out) == &kEntries[2]);
   CHECK(out.empty());
-  CHECK(choose_schedule(config_of(R"({"schedule": "third"})"), kEntries, out) == nullptr);
+  CHECK(choose_schedule(config_with(R"({"schedule": "third"})"), kEntries, out) == nullptr);
   REQUIRE(out.size() == 1);
   CHECK(violation_line(out[0]) ==
         "/schedule = \"third\": not-yet: sm_80 has no such prefill schedule (nearest legal: first, second)");
   out.clear();
-  CHECK(choose_schedule(config_of("{}", "gfx942"), kEntries, out) == nullptr);
+  CHECK(choose_schedule(config_with("{}", "gfx942"), kEntries, out) == nullptr);
   REQUIRE(out.size() == 2);
   CHECK(violation_line(out[0]) ==
         "/target = \"gfx942\": not-yet: no schedule implements prefill on gfx942 yet; this version has sm_80 "
@@ -102,19 +102,19 @@ TEST_CASE("a broken rule is reported before a missing schedule") {
 
 TEST_CASE("legal keys without an implementation are refused at their pointer, never ignored") {
   Violations out;
-  refuse_unsupported(config_of(R"({"sink": true, "mask": "causal", "group": 4, "name": "x"})"), "some",
+  refuse_unsupported(config_with(R"({"sink": true, "mask": "causal", "group": 4, "name": "x"})"), "some",
                      {"mask"}, out);
   REQUIRE(out.size() == 2);
   CHECK(violation_line(out[0]) ==
         "/sink = true: not-yet: schedule some does not take sink yet (nearest legal: leave it out)");
   CHECK(out[1].pointer == "/group");
   out.clear();
-  refuse_value(config_of(R"({"mask": {"chunked": 64}})"), "/mask", "some has no chunked mask", "none, causal",
-               out);
+  refuse_value(config_with(R"({"mask": {"chunked": 64}})"), "/mask", "some has no chunked mask",
+               "none, causal", out);
   CHECK(violation_line(out[0]) ==
         "/mask = {\"chunked\":64}: not-yet: some has no chunked mask (nearest legal: none, causal)");
   out.clear();
-  break_rule(config_of(R"({"BN": 64})"), "V15", {"/BM", "/BN", "/depth"}, "too much", "", out);
+  break_rule(config_with(R"({"BN": 64})"), "V15", {"/BM", "/BN", "/depth"}, "too much", "", out);
   REQUIRE(out.size() == 2);
   CHECK(violation_line(out[0]) == "/BN = 64: V15: too much");
   CHECK(out[1].pointer == "/depth");
@@ -192,7 +192,7 @@ TEST_CASE(
     for (const char* target : {"gfx90a", "gfx942", "gfx950"}) {
       CAPTURE(std::string(target) + " " + keys);
       Violations out;
-      const Config config = config_of((std::string(keys) + "}").c_str(), target, "decode");
+      const Config config = config_with((std::string(keys) + "}").c_str(), target, "decode");
       const ScheduleEntry* chosen = choose_schedule(config, schedules(), out);
       REQUIRE(chosen != nullptr);
       CHECK(*make_plan(config).resolved().schedule == chosen->name);
@@ -288,7 +288,7 @@ TEST_CASE("a tile that leaves too few registers is refused with the nearest that
        }) {
     const std::string keys = c.keys + "}";
     CAPTURE(keys);
-    const auto lines = refusals(config_of(keys.c_str(), c.target, c.operation));
+    const auto lines = refusals(config_with(keys.c_str(), c.target, c.operation));
     REQUIRE(!lines.empty());
     CHECK(lines[0].find(c.pointer) == 0);
     CHECK(lines[0].find(c.nearest) != std::string::npos);
@@ -302,7 +302,7 @@ TEST_CASE("more query heads than a grid takes are refused on every target") {
       CAPTURE(target);
       std::string said;
       try {
-        config_of(R"({"group": 128, "kv_num_heads": 512})", target.c_str(), operation);
+        config_with(R"({"group": 128, "kv_num_heads": 512})", target.c_str(), operation);
       } catch (const Error& error) {
         said = error.what();
       }
@@ -310,7 +310,7 @@ TEST_CASE("more query heads than a grid takes are refused on every target") {
           said.find(
               "group (128) x kv_num_heads (512) are 65536 query heads, at most 65535 (nearest legal: 127)") !=
           std::string::npos);
-      CHECK_NOTHROW(config_of(R"({"group": 127, "kv_num_heads": 512})", target.c_str(), operation));
+      CHECK_NOTHROW(config_with(R"({"group": 127, "kv_num_heads": 512})", target.c_str(), operation));
     }
 }
 

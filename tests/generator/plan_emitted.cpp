@@ -23,7 +23,7 @@ struct Shipped {
   std::string text;
 };
 
-std::vector<Shipped> shipped(const char* target) {
+std::vector<Shipped> shipped_of_16_bits(const char* target) {
   std::vector<fs::path> files;
   for (const auto& file : fs::directory_iterator(fs::path(KILN_SOURCE_DIR) / "configs" / target))
     files.push_back(file.path());
@@ -81,7 +81,7 @@ void check_ring(const Shipped& s, const std::string& role) {
 /// The rings of every shipped config of `target`: how many.
 int check_rings(const char* target) {
   int seen = 0;
-  for (const Shipped& s : shipped(target)) {
+  for (const Shipped& s : shipped_of_16_bits(target)) {
     CAPTURE(*s.plan.resolved().name);
     for (const std::string role : {"k", "v"}) {
       if (role == "v" && *s.plan.resolved().v_from_k) continue;
@@ -104,7 +104,7 @@ TEST_CASE("sm_100a: copies, bytes, slots, barriers and waits of a tile are the p
 }
 
 TEST_CASE("sm_100a: products are issued to the planned columns of tensor memory") {
-  for (const Shipped& s : shipped("sm_100a")) {
+  for (const Shipped& s : shipped_of_16_bits("sm_100a")) {
     CAPTURE(*s.plan.resolved().name);
     const auto& pipeline = s.systems["tma_consumer_pipeline"];
     const int s_0 = pipeline["k"]["tmem_0"], s_1 = pipeline["k"]["tmem_1"];
@@ -127,7 +127,7 @@ TEST_CASE("sm_100a: products are issued to the planned columns of tensor memory"
 
 TEST_CASE("sm_80: copies of a load, bytes of a stage and registers of fragments are the planned ones") {
   int seen = 0;
-  for (const Shipped& s : shipped("sm_80")) {
+  for (const Shipped& s : shipped_of_16_bits("sm_80")) {
     if (!s.systems.contains("kv_buffer")) continue;
     CAPTURE(*s.plan.resolved().name);
     for (const std::string role : {"k", "v"}) {

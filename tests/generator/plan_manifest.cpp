@@ -11,7 +11,7 @@ using namespace kiln;
 
 namespace {
 
-Manifest sample() {
+Manifest sample_manifest() {
   Manifest m;
   m.name = "k";
   m.entry = "k_entry";
@@ -38,7 +38,7 @@ Manifest sample() {
   return m;
 }
 
-std::string refusal(const nlohmann::ordered_json& json) {
+std::string manifest_refusal(const nlohmann::ordered_json& json) {
   try {
     manifest_from_json(json.dump());
   } catch (const Error& error) {
@@ -51,7 +51,7 @@ std::string refusal(const nlohmann::ordered_json& json) {
 }  // namespace
 
 TEST_CASE("manifests survive a round trip") {
-  const Manifest m = sample(), back = manifest_from_json(to_json(m));
+  const Manifest m = sample_manifest(), back = manifest_from_json(to_json(m));
   CHECK(to_json(back) == to_json(m));
   CHECK(back.params.size() == 5);
   CHECK(back.params[0].map.dims[2].box == 128);
@@ -63,7 +63,7 @@ TEST_CASE("manifests survive a round trip") {
 }
 
 TEST_CASE("what serving kernels add survives a round trip, and damage to it is refused") {
-  Manifest m = sample();
+  Manifest m = sample_manifest();
   m.operand = OperandKind::paged;
   m.page_size = 16;
   m.workspace_bytes_per_block = 4096;
@@ -95,9 +95,9 @@ TEST_CASE("what serving kernels add survives a round trip, and damage to it is r
   const auto damaged = [&](const auto& change) {
     auto bad = good;
     change(bad);
-    return refusal(bad);
+    return manifest_refusal(bad);
   };
-  CHECK(refusal(good).empty());
+  CHECK(manifest_refusal(good).empty());
   CHECK_FALSE(damaged([](auto& j) { j["quantization"]["layout"] = "token"; }).empty());
   CHECK_FALSE(damaged([](auto& j) { j["quantization"]["granularity"] = "per_head"; }).empty());
   CHECK_FALSE(damaged([](auto& j) { j["page_size"] = -1; }).empty());
@@ -111,22 +111,22 @@ TEST_CASE("what serving kernels add survives a round trip, and damage to it is r
 }
 
 TEST_CASE("damaged manifests are refused at the damaged member") {
-  const auto good = nlohmann::ordered_json::parse(to_json(sample()));
-  CHECK(refusal(good).empty());
+  const auto good = nlohmann::ordered_json::parse(to_json(sample_manifest()));
+  CHECK(manifest_refusal(good).empty());
   for (const auto& [name, value] : good.items()) {
     CAPTURE(name);
     auto missing = good;
     missing.erase(name);
-    CHECK(refusal(missing).find("'" + name + "'") != std::string::npos);
+    CHECK(manifest_refusal(missing).find("'" + name + "'") != std::string::npos);
     auto wrong = good;
     wrong[name] = value.is_boolean() ? nlohmann::ordered_json("yes") : nlohmann::ordered_json(true);
-    if (name != "config") CHECK_FALSE(refusal(wrong).empty());
+    if (name != "config") CHECK_FALSE(manifest_refusal(wrong).empty());
   }
   auto box = good;
   box["params"][0]["map"]["dims"][0]["box"] = 1.5;
-  CHECK(refusal(box).find("'box'") != std::string::npos);
+  CHECK(manifest_refusal(box).find("'box'") != std::string::npos);
   box["params"][0]["map"]["dims"][0]["box"] = 5'000'000'000;
-  CHECK(refusal(box).find("'box'") != std::string::npos);
+  CHECK(manifest_refusal(box).find("'box'") != std::string::npos);
   auto deep = good;
   deep["config"] = std::string(300000, '[');
   CHECK(manifest_from_json(to_json(manifest_from_json(deep.dump()))).config_json.size() == 300000);

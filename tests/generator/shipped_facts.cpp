@@ -16,7 +16,7 @@ namespace fs = std::filesystem;
 
 namespace {
 
-std::vector<Plan> shipped(const char* target) {
+std::vector<Plan> shipped_prefill(const char* target) {
   std::vector<fs::path> files;
   for (const auto& file : fs::directory_iterator(fs::path(KILN_SOURCE_DIR) / "configs" / target))
     files.push_back(file.path());
@@ -41,7 +41,7 @@ int expected(const Manifest& manifest) {
 
 TEST_CASE("shipped prefill configs: layouts proven, no bank conflicts") {
   for (const char* target : {"sm_80", "sm_90a"}) {
-    const auto plans = shipped(target);
+    const auto plans = shipped_prefill(target);
     CHECK(plans.size() >= 19);
     for (const Plan& plan : plans) {
       CAPTURE(*plan.resolved().name);
@@ -58,7 +58,7 @@ TEST_CASE("shipped prefill configs: layouts proven, no bank conflicts") {
 }
 
 TEST_CASE("shipped sm_90a prefill configs: matrix instructions of a tile") {
-  for (const Plan& plan : shipped("sm_90a")) {
+  for (const Plan& plan : shipped_prefill("sm_90a")) {
     const Config& c = plan.resolved();
     CAPTURE(*c.name);
     // QK takes depth / 16 steps, PV BN / 16, of FP8 half as many. Bodies: clean tiles; where a mask bounds
@@ -87,7 +87,7 @@ TEST_CASE("shipped sm_90a prefill configs: matrix instructions of a tile") {
 }
 
 TEST_CASE("shipped sm_80 prefill configs: matrix instructions of a tile") {
-  for (const Plan& plan : shipped("sm_80")) {
+  for (const Plan& plan : shipped_prefill("sm_80")) {
     const Config& c = plan.resolved();
     CAPTURE(*c.name);
     // m16n8k16: BN / 8 columns by depth / 16 steps for QK, ov_depth / 8 by BN / 16 for PV; one body a stage.

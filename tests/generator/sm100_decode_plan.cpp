@@ -6,22 +6,25 @@
 #include <kiln/generator.hpp>
 #include <nlohmann/json.hpp>
 
+#include "tests/generator/plans.hpp"
+
 using namespace kiln;
+using namespace kiln::test;
 using Json = nlohmann::ordered_json;
 
 namespace {
 
-Plan plan_of(const Json& more) {
+Plan sm100_decode_plan(const Json& more) {
   Json config{{"target", "sm_100a"}, {"operation", "decode"}, {"dtype", "bf16"}, {"depth", 128}};
   config.update(more);
-  return make_plan(parse_config(config.dump(), "test"));
+  return plan_of(config);
 }
 Json resolved(const Json& more) {
-  return Json::parse(plan_of(more).to_json())["resolved"];
+  return Json::parse(sm100_decode_plan(more).to_json())["resolved"];
 }
-std::string refusal(const Json& more) {
+std::string refused_key(const Json& more) {
   try {
-    plan_of(more);
+    sm100_decode_plan(more);
   } catch (const Error& error) {
     return error.violations().empty() ? error.what() : error.violations()[0].pointer;
   }
@@ -47,16 +50,16 @@ TEST_CASE("decode on sm_100a: keys fill the wide side, packed rows are 16, 32 or
 }
 
 TEST_CASE("decode on sm_100a: tensor memory holds two tiles of S' and O'") {
-  const Json plan = Json::parse(plan_of({{"BM", 32}}).to_json());
+  const Json plan = Json::parse(sm100_decode_plan({{"BM", 32}}).to_json());
   const Json& pipelines = plan["systems"]["tma_consumer_pipeline"];
   CHECK(pipelines["k"]["tmem_1"] == 32);
   CHECK(pipelines["v"]["tmem_0"] == 64);
   CHECK(pipelines["k"]["full_kv_bytes"] == 128 * 128 * 2);
-  const Manifest manifest = generate(plan_of(Json::object())).manifest;
+  const Manifest manifest = generate(sm100_decode_plan(Json::object())).manifest;
   CHECK(manifest.grid.ctas_per_sm == 1);
   // 8 steps along the depth and 8 along the keys
   CHECK(manifest.expectations[0].count == 16);
-  CHECK(generate(plan_of({{"split_kv", 4}})).manifest.workspace_bytes_per_item ==
+  CHECK(generate(sm100_decode_plan({{"split_kv", 4}})).manifest.workspace_bytes_per_item ==
         4 * 4 * (16 * 128 + 2 * 16));
 }
 
@@ -70,18 +73,18 @@ TEST_CASE("decode on sm_100a converts caches of bytes by four more warps") {
     more.update(bytes);
     return more;
   };
-  CHECK(refusal(with({{"BM", 64}})) == "/BM");
-  CHECK(refusal(with({{"mask", "custom"}, {"score_mod", "alibi"}})) == "/score_mod");
+  CHECK(refused_key(with({{"BM", 64}})) == "/BM");
+  CHECK(refused_key(with({{"mask", "custom"}, {"score_mod", "alibi"}})) == "/score_mod");
   const auto pages = [&](int depth, int rows) {
     return with({{"depth", depth}, {"operand", {{"kind", "paged"}, {"page_size", rows}}}});
   };
-  CHECK(refusal(pages(80, 4)) == "/operand/page_size");
-  CHECK(refusal(pages(80, 1)) == "/operand/page_size");  // gathered, four rows of 80 bytes
-  CHECK(refusal(pages(64, 1)).empty());
+  CHECK(refused_key(pages(80, 4)) == "/operand/page_size");
+  CHECK(refused_key(pages(80, 1)) == "/operand/page_size");  // gathered, four rows of 80 bytes
+  CHECK(refused_key(pages(64, 1)).empty());
   const Json groups{{"kind", "paged"}, {"page_size", 64}, {"quantization", {{"granularity", 64}}}};
-  CHECK(refusal(with({{"operand", groups}})) == "/operand/quantization/granularity");
+  CHECK(refused_key(with({{"operand", groups}})) == "/operand/quantization/granularity");
   // of P V, in FP16 whatever Q is
-  CHECK(generate(plan_of(bytes)).manifest.expectations[0].count == 16);
+  CHECK(generate(sm100_decode_plan(bytes)).manifest.expectations[0].count == 16);
 }
 
 TEST_CASE("decode on sm_100a over a latent cache: tiles of 64 keys in one ring, P behind V's columns") {
@@ -106,7 +109,7 @@ TEST_CASE("decode on sm_100a over a latent cache: tiles of 64 keys in one ring, 
   CHECK(resolved(latent({{"mask", "custom"}}))["BM"] == 32);
   CHECK(resolved(latent({{"depth", 192}, {"ov_depth", 128}}))["num_kv_stages"] == 4);
 
-  const Plan plan = plan_of(latent(Json::object()));
+  const Plan plan = sm100_decode_plan(latent(Json::object()));
   const Json pipelines = Json::parse(plan.to_json())["systems"]["tma_consumer_pipeline"];
   // S' of two tiles takes 2 x 64 columns, O' 4 x 64 for 512 columns of V.
   CHECK(pipelines["v"]["tmem_0"] == 128);
@@ -117,18 +120,18 @@ TEST_CASE("decode on sm_100a over a latent cache: tiles of 64 keys in one ring, 
                      [](const KernelParam& param) { return param.role == "v"; }));
   CHECK(manifest.expectations[0].count == 36 + 4 * 4);
 
-  CHECK(refusal(latent({{"BN", 128}})) == "/BN");
-  CHECK(refusal(latent({{"BM", 128}})) == "/BM");
-  CHECK(refusal(latent({{"BM", 64}, {"mask", "custom"}})) == "/BM");
-  CHECK(refusal(latent({{"num_kv_stages", 3}})) == "/num_kv_stages");
-  CHECK(refusal(latent({{"num_qk_stages", 2}})) == "/num_qk_stages");
-  CHECK(refusal({{"num_qk_stages", 2}}) == "/num_qk_stages");
-  CHECK(refusal(latent({{"BK", 576}})) == "/BK");
-  CHECK(refusal({{"v_from_k", true}}) == "/v_from_k");
-  CHECK(refusal(latent({{"depth", 592}})) == "/depth");
-  CHECK(refusal(latent({{"depth", 512}})) == "/ov_depth");
-  CHECK(refusal(latent({{"depth", 64}, {"ov_depth", 16}})) == "/depth");
-  CHECK(refusal(latent({{"mma_shape", Json::array({128, 64, 16})}})) == "/mma_shape");
+  CHECK(refused_key(latent({{"BN", 128}})) == "/BN");
+  CHECK(refused_key(latent({{"BM", 128}})) == "/BM");
+  CHECK(refused_key(latent({{"BM", 64}, {"mask", "custom"}})) == "/BM");
+  CHECK(refused_key(latent({{"num_kv_stages", 3}})) == "/num_kv_stages");
+  CHECK(refused_key(latent({{"num_qk_stages", 2}})) == "/num_qk_stages");
+  CHECK(refused_key({{"num_qk_stages", 2}}) == "/num_qk_stages");
+  CHECK(refused_key(latent({{"BK", 576}})) == "/BK");
+  CHECK(refused_key({{"v_from_k", true}}) == "/v_from_k");
+  CHECK(refused_key(latent({{"depth", 592}})) == "/depth");
+  CHECK(refused_key(latent({{"depth", 512}})) == "/ov_depth");
+  CHECK(refused_key(latent({{"depth", 64}, {"ov_depth", 16}})) == "/depth");
+  CHECK(refused_key(latent({{"mma_shape", Json::array({128, 64, 16})}})) == "/mma_shape");
 }
 
 TEST_CASE("decode on sm_100a over latent rows of bytes: chunks of them, one place of FP16 or two") {
@@ -150,7 +153,7 @@ TEST_CASE("decode on sm_100a over latent rows of bytes: chunks of them, one plac
   CHECK(few["num_kv_stages"] == 7);
   CHECK(resolved(few) == few);
   const auto places = [&](const Json& config) {
-    const Json k = Json::parse(plan_of(config).to_json())["systems"]["tma_consumer_pipeline"]["k"];
+    const Json k = Json::parse(sm100_decode_plan(config).to_json())["systems"]["tma_consumer_pipeline"]["k"];
     CHECK(k["num_qk_stages_effective"] ==
           (k["num_kv_stages"] == 2 ? Json(1) : resolved(config)["num_qk_stages"]));
     return k["num_kv_stages"].get<int>();
@@ -165,13 +168,14 @@ TEST_CASE("decode on sm_100a over latent rows of bytes: chunks of them, one plac
     CHECK(places(with({{"group", 16}}, rope)) == 2);
     CHECK(places(with({{"group", 64}}, rope)) == 1);
     CHECK(resolved(with({{"num_qk_stages", 2}}, rope))["BK"] == 256);
-    CHECK(refusal(with({{"num_qk_stages", 1}}, rope)) == "/num_qk_stages");
-    CHECK(refusal(with({{"rope_depth", 80}, {"depth", 560}, {"ov_depth", 448}}, {{"rope", rope["rope"]}})) ==
-          "/rope_depth");
-    CHECK(refusal(with({{"ov_depth", 528}}, rope)) == "/ov_depth");
-    CHECK(refusal(with({{"dtype", "fp16"}, {"rope", {{"layout", rope["rope"]["layout"]}, {"dtype", "bf16"}}}},
-                       {{"rope_depth", 64}})) == "/rope/dtype");
-    const Manifest manifest = generate(plan_of(with({{"group", 16}}, rope))).manifest;
+    CHECK(refused_key(with({{"num_qk_stages", 1}}, rope)) == "/num_qk_stages");
+    CHECK(refused_key(with({{"rope_depth", 80}, {"depth", 560}, {"ov_depth", 448}},
+                           {{"rope", rope["rope"]}})) == "/rope_depth");
+    CHECK(refused_key(with({{"ov_depth", 528}}, rope)) == "/ov_depth");
+    CHECK(refused_key(
+              with({{"dtype", "fp16"}, {"rope", {{"layout", rope["rope"]["layout"]}, {"dtype", "bf16"}}}},
+                   {{"rope_depth", 64}})) == "/rope/dtype");
+    const Manifest manifest = generate(sm100_decode_plan(with({{"group", 16}}, rope))).manifest;
     CHECK(manifest.params[0].map.dims[0].box == 128);
     CHECK(manifest.params[1].role == "k_rope");
     CHECK(manifest.params[1].map.dims[0].box == 64);
@@ -179,7 +183,7 @@ TEST_CASE("decode on sm_100a over latent rows of bytes: chunks of them, one plac
   }
   // Rotary columns have accumulators of their own where the others have scales.
   const auto first_of_o = [&](const Json& config) {
-    return Json::parse(plan_of(config).to_json())["systems"]["tma_consumer_pipeline"]["v"]["tmem_0"]
+    return Json::parse(sm100_decode_plan(config).to_json())["systems"]["tma_consumer_pipeline"]["v"]["tmem_0"]
         .get<int>();
   };
   const Json scaled{
@@ -187,24 +191,24 @@ TEST_CASE("decode on sm_100a over latent rows of bytes: chunks of them, one plac
   CHECK(first_of_o(with({{"group", 16}}, tail)) == 32);
   CHECK(first_of_o(with({{"group", 16}, {"operand", scaled["operand"]}}, tail)) == 64);
 
-  CHECK(refusal(latent({{"operand", {{"kind", "ragged"}, {"quantization", {{"granularity", 128}}}}}})) ==
+  CHECK(refused_key(latent({{"operand", {{"kind", "ragged"}, {"quantization", {{"granularity", 128}}}}}})) ==
         "/operand/quantization/granularity");
-  CHECK(refusal(latent({{"num_kv_stages", 16}})) == "/num_kv_stages");
+  CHECK(refused_key(latent({{"num_kv_stages", 16}})) == "/num_kv_stages");
   // Beside 16-bit columns they are the panel behind the others; a tail lies behind bytes only.
   Json wide = latent(separate);
   wide["kv_dtype"] = "bf16";
   CHECK(resolved(wide)["num_qk_stages"] == 3);
   CHECK(resolved(resolved(wide)) == resolved(wide));
   wide["rope"] = tail["rope"];
-  CHECK(refusal(wide) == "/kv_dtype");
+  CHECK(refused_key(wide) == "/kv_dtype");
 }
 
 TEST_CASE("decode on sm_100a refuses at the key what it does not do") {
-  CHECK(refusal({{"BM", 48}}) == "/BM");
-  CHECK(refusal({{"BM", 64}, {"score_mod", "alibi"}}) == "/BM");
-  CHECK(refusal({{"BN", 64}}) == "/BN");
-  CHECK(refusal({{"num_threads", 512}}) == "/num_threads");
-  CHECK(refusal({{"num_kv_stages", 4}}) == "/num_kv_stages");
-  CHECK(refusal({{"depth", 256}}) == "/depth");
-  CHECK(refusal({{"mma_shape", Json::array({64, 16, 16})}}) == "/mma_shape");
+  CHECK(refused_key({{"BM", 48}}) == "/BM");
+  CHECK(refused_key({{"BM", 64}, {"score_mod", "alibi"}}) == "/BM");
+  CHECK(refused_key({{"BN", 64}}) == "/BN");
+  CHECK(refused_key({{"num_threads", 512}}) == "/num_threads");
+  CHECK(refused_key({{"num_kv_stages", 4}}) == "/num_kv_stages");
+  CHECK(refused_key({{"depth", 256}}) == "/depth");
+  CHECK(refused_key({{"mma_shape", Json::array({64, 16, 16})}}) == "/mma_shape");
 }

@@ -4,43 +4,26 @@
 #include <kiln/generator.hpp>
 #include <nlohmann/json.hpp>
 #include "generator/schedules/schedule.hpp"
+#include "tests/generator/plans.hpp"
 
 using namespace kiln;
+using namespace kiln::test;
 using Json = nlohmann::ordered_json;
 
 namespace {
 
-Json base() {
+Json sm80_prefill() {
   return {{"target", "sm_80"}, {"operation", "prefill"}, {"dtype", "bf16"}, {"depth", 128}};
 }
 Json with(Json config, const Json& more) {
   config.update(more);
   return config;
 }
-Plan plan_of(const Json& config) {
-  return make_plan(parse_config(config.dump(), "test"));
-}
-
-/// Violations of a config, none when it is legal.
-std::vector<Violation> violations(const Json& config) {
-  try {
-    plan_of(config);
-    return {};
-  } catch (const Error& error) {
-    return error.violations();
-  }
-}
-bool refused_at(const Json& config, const std::string& pointer, const std::string& rule) {
-  for (const Violation& v : violations(config)) {
-    if (v.pointer == pointer && v.rule.rfind(rule, 0) == 0) return true;
-  }
-  return false;
-}
 
 }  // namespace
 
 TEST_CASE("a minimal config resolves to tiles, swizzle and stages") {
-  const Json plan = Json::parse(plan_of(base()).to_json());
+  const Json plan = Json::parse(plan_of(sm80_prefill()).to_json());
   const Json& r = plan["resolved"];
   CHECK(r["schedule"] == "sm80_prefill");
   CHECK(r["BM"] == 64);
@@ -64,7 +47,8 @@ TEST_CASE("a minimal config resolves to tiles, swizzle and stages") {
 }
 
 TEST_CASE("derived constants keep their documented names and formulas") {
-  const Json plan = Json::parse(plan_of(with(base(), {{"BN", 128}, {"BK", 32}, {"BM", 128}})).to_json());
+  const Json plan =
+      Json::parse(plan_of(with(sm80_prefill(), {{"BN", 128}, {"BK", 32}, {"BM", 128}})).to_json());
   const Json &k = plan["systems"]["kv_buffer"]["k"], &v = plan["systems"]["kv_buffer"]["v"];
   CHECK(k["num_mmas"] == 128 / 8);
   CHECK(v["num_mmas"] == 128 / 8);
@@ -90,25 +74,25 @@ TEST_CASE("derived constants keep their documented names and formulas") {
 
 TEST_CASE("every tile knob is honoured") {
   for (int BM : {16, 32, 64, 128, 256}) {
-    const Plan plan = plan_of(with(base(), {{"depth", 64}, {"BM", BM}, {"BN", 32}, {"BK", 32}}));
+    const Plan plan = plan_of(with(sm80_prefill(), {{"depth", 64}, {"BM", BM}, {"BN", 32}, {"BK", 32}}));
     CHECK(plan.resources().num_threads == 2 * BM);
     CHECK(generate(plan).manifest.grid.block_rows == BM);
   }
   for (int stages : {1, 2, 3, 4}) {
-    const Plan plan = plan_of(with(base(), {{"BN", 32}, {"BK", 32}, {"num_kv_stages", stages}}));
+    const Plan plan = plan_of(with(sm80_prefill(), {{"BN", 32}, {"BK", 32}, {"num_kv_stages", stages}}));
     CHECK(plan.resources().smem_bytes == 64 * 256 + stages * 2 * 32 * 256);
-    CHECK(
-        plan_of(with(base(), {{"BN", 32}, {"BK", 32}, {"num_smem_stages", stages}})).resources().smem_bytes ==
-        plan.resources().smem_bytes);
+    CHECK(plan_of(with(sm80_prefill(), {{"BN", 32}, {"BK", 32}, {"num_smem_stages", stages}}))
+              .resources()
+              .smem_bytes == plan.resources().smem_bytes);
   }
   for (int depth = 16; depth <= 256; depth += 16) {
     CAPTURE(depth);
-    CHECK(violations(with(base(), {{"depth", depth}})).empty());
+    CHECK(violations(with(sm80_prefill(), {{"depth", depth}})).empty());
   }
 }
 
 TEST_CASE("8-bit keys: one tile of 16 bits, stages of bytes") {
-  const Json narrow = with(base(), {{"kv_dtype", "int8"}});
+  const Json narrow = with(sm80_prefill(), {{"kv_dtype", "int8"}});
   CHECK(plan_of(narrow).resources().smem_bytes == 16384 + 2 * 16384 + 16384);
   CHECK(plan_of(with(narrow, {{"num_kv_stages", 3}})).resources().smem_bytes ==
         16384 + 2 * 16384 + 3 * 16384);
@@ -131,52 +115,54 @@ TEST_CASE("8-bit keys: one tile of 16 bits, stages of bytes") {
 }
 
 TEST_CASE("what cannot work is refused at its key") {
-  CHECK(refused_at(with(base(), {{"BK", 48}}), "/BK", "V8"));
-  CHECK(refused_at(with(base(), {{"depth", 112}, {"BK", 64}}), "/BK",
+  CHECK(refused_at(with(sm80_prefill(), {{"BK", 48}}), "/BK", "V8"));
+  CHECK(refused_at(with(sm80_prefill(), {{"depth", 112}, {"BK", 64}}), "/BK",
                    "V8"));  // 48 of 64 columns in the last strip
-  CHECK(refused_at(with(base(), {{"BN", 40}}), "/BN", ""));
-  CHECK(refused_at(with(base(), {{"BN", 96}, {"BK", 64}}), "/BK", "V9"));
-  CHECK(refused_at(with(base(), {{"WN", 32}}), "/WN", "sm80_prefill"));
-  CHECK(refused_at(with(base(), {{"WM", 32}}), "/WM", "sm80_prefill"));
-  CHECK(refused_at(with(base(), {{"BM", 48}}), "/BM", "sm80_prefill"));
-  CHECK(refused_at(with(base(), {{"BM", 128}, {"num_threads", 128}}), "/num_threads", "sm80_prefill"));
-  CHECK(refused_at(with(base(), {{"num_kv_stages", 5}}), "/num_kv_stages", "sm80_prefill"));
-  CHECK(refused_at(with(base(), {{"num_kv_stages", 2}, {"num_smem_stages", 3}}), "/num_smem_stages",
+  CHECK(refused_at(with(sm80_prefill(), {{"BN", 40}}), "/BN", ""));
+  CHECK(refused_at(with(sm80_prefill(), {{"BN", 96}, {"BK", 64}}), "/BK", "V9"));
+  CHECK(refused_at(with(sm80_prefill(), {{"WN", 32}}), "/WN", "sm80_prefill"));
+  CHECK(refused_at(with(sm80_prefill(), {{"WM", 32}}), "/WM", "sm80_prefill"));
+  CHECK(refused_at(with(sm80_prefill(), {{"BM", 48}}), "/BM", "sm80_prefill"));
+  CHECK(
+      refused_at(with(sm80_prefill(), {{"BM", 128}, {"num_threads", 128}}), "/num_threads", "sm80_prefill"));
+  CHECK(refused_at(with(sm80_prefill(), {{"num_kv_stages", 5}}), "/num_kv_stages", "sm80_prefill"));
+  CHECK(refused_at(with(sm80_prefill(), {{"num_kv_stages", 2}, {"num_smem_stages", 3}}), "/num_smem_stages",
                    "sm80_prefill"));
-  CHECK(
-      refused_at(with(base(), {{"depth", 256}, {"BN", 64}, {"num_kv_stages", 3}}), "/num_kv_stages", "V15"));
-  CHECK(refused_at(with(base(), {{"depth", 256}, {"BN", 128}, {"BM", 64}, {"num_kv_stages", 1}}), "/BN",
-                   "V32"));
-  CHECK(refused_at(with(base(), {{"depth", 272}}), "/depth", "sm80_wide_prefill"));
-  CHECK(refused_at(with(base(), {{"depth", 72}}), "/depth", "sm80_prefill"));
-  CHECK(refused_at(with(base(), {{"mma_shape", {16, 8, 8}}}), "/mma_shape", "V10"));
-  CHECK(refused_at(with(base(), {{"bk_smem", 32}}), "/bk_smem", "V6"));
-  CHECK(
-      refused_at(with(base(), {{"swizzle", {{"bits", 3}, {"base", 0}, {"shift", 3}, {"domain", "element"}}}}),
-                 "/swizzle", "V11"));
-  CHECK(refused_at(with(base(), {{"scale", 0}}), "/scale", ""));
+  CHECK(refused_at(with(sm80_prefill(), {{"depth", 256}, {"BN", 64}, {"num_kv_stages", 3}}), "/num_kv_stages",
+                   "V15"));
+  CHECK(refused_at(with(sm80_prefill(), {{"depth", 256}, {"BN", 128}, {"BM", 64}, {"num_kv_stages", 1}}),
+                   "/BN", "V32"));
+  CHECK(refused_at(with(sm80_prefill(), {{"depth", 272}}), "/depth", "sm80_wide_prefill"));
+  CHECK(refused_at(with(sm80_prefill(), {{"depth", 72}}), "/depth", "sm80_prefill"));
+  CHECK(refused_at(with(sm80_prefill(), {{"mma_shape", {16, 8, 8}}}), "/mma_shape", "V10"));
+  CHECK(refused_at(with(sm80_prefill(), {{"bk_smem", 32}}), "/bk_smem", "V6"));
+  CHECK(refused_at(
+      with(sm80_prefill(), {{"swizzle", {{"bits", 3}, {"base", 0}, {"shift", 3}, {"domain", "element"}}}}),
+      "/swizzle", "V11"));
+  CHECK(refused_at(with(sm80_prefill(), {{"scale", 0}}), "/scale", ""));
 }
 
 TEST_CASE("a broken limit names the nearest value of every key the user set") {
-  const auto found = violations(with(base(), {{"depth", 256}, {"BN", 128}, {"num_kv_stages", 3}}));
+  const auto found = violations(with(sm80_prefill(), {{"depth", 256}, {"BN", 128}, {"num_kv_stages", 3}}));
   REQUIRE(found.size() == 3);
   for (const Violation& v : found) CHECK(v.rule.rfind("V15", 0) == 0);
   CHECK(found[0].pointer == "/BN");
   CHECK(found[0].suggestion == "32");
-  CHECK(violations(with(base(), {{"depth", 256}, {"BN", 32}, {"num_kv_stages", 3}})).empty());
-  CHECK_FALSE(violations(with(base(), {{"depth", 256}, {"BN", 48}, {"num_kv_stages", 3}})).empty());
+  CHECK(violations(with(sm80_prefill(), {{"depth", 256}, {"BN", 32}, {"num_kv_stages", 3}})).empty());
+  CHECK_FALSE(violations(with(sm80_prefill(), {{"depth", 256}, {"BN", 48}, {"num_kv_stages", 3}})).empty());
 }
 
 TEST_CASE("defaults give way to what the user chose") {
-  CHECK(plan_of(with(base(), {{"depth", 64}, {"BM", 256}})).resolved().BN == 32);  // 128 registers a thread
-  CHECK(plan_of(with(base(), {{"BN", 32}})).resolved().BK == 32);
-  CHECK(plan_of(with(base(), {{"BK", 128}})).resolved().BN == 128);
-  CHECK(plan_of(with(base(), {{"num_threads", 256}})).resolved().BM == 128);
+  CHECK(plan_of(with(sm80_prefill(), {{"depth", 64}, {"BM", 256}})).resolved().BN ==
+        32);  // 128 registers a thread
+  CHECK(plan_of(with(sm80_prefill(), {{"BN", 32}})).resolved().BK == 32);
+  CHECK(plan_of(with(sm80_prefill(), {{"BK", 128}})).resolved().BN == 128);
+  CHECK(plan_of(with(sm80_prefill(), {{"num_threads", 256}})).resolved().BM == 128);
 }
 
 TEST_CASE("what is not there yet says so, and names what is") {
-  CHECK(refused_at(with(base(), {{"group", 4}}), "/group", "not-yet"));
-  CHECK(refused_at(with(base(), {{"reg_chunk_depth", 64}}), "/reg_chunk_depth", "not-yet"));
+  CHECK(refused_at(with(sm80_prefill(), {{"group", 4}}), "/group", "not-yet"));
+  CHECK(refused_at(with(sm80_prefill(), {{"reg_chunk_depth", 64}}), "/reg_chunk_depth", "not-yet"));
 }
 
 TEST_CASE("layouts are proven, hot paths without bank conflicts, for every default") {
@@ -184,7 +170,7 @@ TEST_CASE("layouts are proven, hot paths without bank conflicts, for every defau
     for (int depth = 16; depth <= 256; depth += 16) {
       CAPTURE(swizzle);
       CAPTURE(depth);
-      const Json config = with(base(), {{"depth", depth}, {"swizzle", swizzle}});
+      const Json config = with(sm80_prefill(), {{"depth", depth}, {"swizzle", swizzle}});
       if (std::string(swizzle) != "auto" && !violations(config).empty()) continue;
       const auto proofs = plan_of(config).schedule().layout_proofs();
       CHECK(proofs.size() == 11);
@@ -195,12 +181,12 @@ TEST_CASE("layouts are proven, hot paths without bank conflicts, for every defau
       }
     }
   }
-  const Plan wide = plan_of(with(base(), {{"BK", 128}, {"BN", 128}, {"num_kv_stages", 1}}));
+  const Plan wide = plan_of(with(sm80_prefill(), {{"BK", 128}, {"BN", 128}, {"num_kv_stages", 1}}));
   for (const auto& proof : wide.schedule().layout_proofs()) CHECK((proof.holds && proof.bank_conflicts == 0));
 }
 
 TEST_CASE("the bank counter sees what a missing swizzle costs") {
-  const auto proofs = plan_of(with(base(), {{"swizzle", "none"}})).schedule().layout_proofs();
+  const auto proofs = plan_of(with(sm80_prefill(), {{"swizzle", "none"}})).schedule().layout_proofs();
   for (const auto& proof : proofs) {
     CAPTURE(proof.what);
     CHECK(proof.holds);

@@ -12,7 +12,7 @@ using Json = nlohmann::ordered_json;
 
 namespace {
 
-KernelSource source_of(const Json& more = Json::object()) {
+KernelSource sm80_source(const Json& more = Json::object()) {
   Json config{{"target", "sm_80"},
               {"operation", "prefill"},
               {"dtype", "bf16"},
@@ -40,8 +40,8 @@ bool has(const std::vector<std::string>& list, const std::string& what) {
 TEST_CASE("source stands alone, is unrolled, and is the same every time") {
   for (int depth : {64, 128, 256}) {
     for (const char* mask : {"none", "causal"}) {
-      const KernelSource s = source_of({{"depth", depth}, {"mask", mask}, {"lse", true}});
-      CHECK(s.text == source_of({{"depth", depth}, {"mask", mask}, {"lse", true}}).text);
+      const KernelSource s = sm80_source({{"depth", depth}, {"mask", mask}, {"lse", true}});
+      CHECK(s.text == sm80_source({{"depth", depth}, {"mask", mask}, {"lse", true}}).text);
       CHECK(count(s.text, "#include") == 0);
       CHECK(count(s.text, "template") == 0);
       CHECK(count(s.text, "for (int n = ") == 1);  // the loop over KV tiles
@@ -55,7 +55,7 @@ TEST_CASE("source stands alone, is unrolled, and is the same every time") {
 
 TEST_CASE("the promised number of matrix instructions is there, once per stage body") {
   for (int stages : {1, 2, 3}) {
-    const KernelSource s = source_of({{"BN", 32}, {"BK", 32}, {"num_kv_stages", stages}});
+    const KernelSource s = sm80_source({{"BN", 32}, {"BK", 32}, {"num_kv_stages", stages}});
     const int calls = count(s.text, "  mma_bf16(s_acc") + count(s.text, "  mma_bf16_first(s_acc") +
                       count(s.text, "  mma_bf16(o_acc");
     REQUIRE(s.manifest.expectations.size() == 1);
@@ -68,18 +68,18 @@ TEST_CASE("the promised number of matrix instructions is there, once per stage b
 }
 
 TEST_CASE("strips past a depth that BK does not divide are neither copied nor multiplied") {
-  const KernelSource s = source_of({{"depth", 80}, {"BK", 64}, {"BN", 64}, {"num_kv_stages", 1}});
+  const KernelSource s = sm80_source({{"depth", 80}, {"BK", 64}, {"BN", 64}, {"num_kv_stages", 1}});
   CHECK(count(s.text, "(s_acc + ") == 5 * (64 / 8));
   CHECK(count(s.text, "if (k_chunk < 2) cp_async_16") > 0);
 }
 
 TEST_CASE("parameters follow operand, mask and LSE") {
-  const auto plain = roles(source_of().manifest);
+  const auto plain = roles(sm80_source().manifest);
   CHECK(has(plain, "seqlen_k"));
   CHECK(has(plain, "q_stride_batch"));
   CHECK_FALSE(has(plain, "lse"));
   CHECK_FALSE(has(plain, "scale"));
-  const auto ragged = roles(source_of({{"operand", {{"kind", "ragged"}}}, {"lse", true}}).manifest);
+  const auto ragged = roles(sm80_source({{"operand", {{"kind", "ragged"}}}, {"lse", true}}).manifest);
   CHECK(has(ragged, "cu_seqlens_q"));
   CHECK(has(ragged, "total_q"));
   CHECK(has(ragged, "lse"));
@@ -88,8 +88,8 @@ TEST_CASE("parameters follow operand, mask and LSE") {
 }
 
 TEST_CASE("types choose their instructions") {
-  const KernelSource bf16 = source_of(), fp16 = source_of({{"dtype", "fp16"}}),
-                     mixed = source_of({{"out_dtype", "fp16"}});
+  const KernelSource bf16 = sm80_source(), fp16 = sm80_source({{"dtype", "fp16"}}),
+                     mixed = sm80_source({{"out_dtype", "fp16"}});
   CHECK(count(bf16.text, "f32.f16.f16") == 0);
   CHECK(count(fp16.text, "bf16") == 0);
   CHECK(count(mixed.text, "mma_fp16") == 0);
@@ -97,7 +97,7 @@ TEST_CASE("types choose their instructions") {
 }
 
 TEST_CASE("unmasked kernels have no causal code, kernels without LSE none for it") {
-  const KernelSource s = source_of();
+  const KernelSource s = sm80_source();
   CHECK(count(s.text, "clean_keys") == 0);
   CHECK(count(s.text, "float* lse") == 0);
   CHECK(count(s.text, "log2_approx") == 0);
@@ -105,7 +105,7 @@ TEST_CASE("unmasked kernels have no causal code, kernels without LSE none for it
 }
 
 TEST_CASE("every stage is copied ahead of its use") {
-  const KernelSource s = source_of({{"BN", 32}, {"BK", 32}, {"num_kv_stages", 3}});
+  const KernelSource s = sm80_source({{"BN", 32}, {"BK", 32}, {"num_kv_stages", 3}});
   const std::string& t = s.text;
   // While stage 0 is computed, stage 2 is filled; with three stages one group may stay in flight.
   const auto body = t.find("KV tile n in stage 0");
