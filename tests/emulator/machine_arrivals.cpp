@@ -26,12 +26,12 @@ std::string wait(const std::string& label, const std::string& bar, int parity = 
   return label + ": mbarrier.try_wait.parity.shared.b64 %p3, [" + bar + "], " + std::to_string(parity) +
          "; @!%p3 bra " + label + ";\n";
 }
-std::string program(const std::string& body) {
+std::string two_barrier_program(const std::string& body) {
   return shared_kernel(body + "\nEND:")
       .insert(std::string(kPrelude).size(), ".shared .align 8 .b64 bars[2];\n");
 }
 Outcome run_warps(int warps, const std::string& body, Policy policy, std::uint64_t seed = 1) {
-  return run(program(body),
+  return run(two_barrier_program(body),
              {.block = {static_cast<std::uint32_t>(32 * warps), 1, 1}, .policy = policy, .seed = seed});
 }
 

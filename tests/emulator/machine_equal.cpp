@@ -10,18 +10,19 @@ namespace {
 
 // %r5: a row of 16 bytes for each lane.
 const std::string kRow = "and.b32 %r6, %t, 31; mul.lo.u32 %r5, %r6, 16; add.u32 %r5, %r5, %r3;\n";
-const std::string kMeet = "bar.sync 0; ld.shared.u32 %r20, [%r3+8]; st.global.u32 [%o], %r20;\n";
+const std::string kMeetAndRead = "bar.sync 0; ld.shared.u32 %r20, [%r3+8]; st.global.u32 [%o], %r20;\n";
 
 }  // namespace
 
 TEST_CASE("two warps store equal matrices") {
   const std::string store = "stmatrix.sync.aligned.m8n8.x4.shared.b16 [%r5], {%r10,%r10,%r10,%r10};\n";
   for (const Policy p : kPolicies) {
-    clean(two_warps(kRow + "mov.u32 %r10, 77;" + store + kMeet, p));
-    finds("shared-race", two_warps(kRow + "mov.u32 %r10, %t;" + store + kMeet, p));
+    clean(two_warps(kRow + "mov.u32 %r10, 77;" + store + kMeetAndRead, p));
+    finds("shared-race", two_warps(kRow + "mov.u32 %r10, %t;" + store + kMeetAndRead, p));
     // Who wrote the value itself may read it before the barrier.
     clean(two_warps(
-        kRow + "mov.u32 %r10, 77;" + store + "bar.warp.sync -1; ld.shared.u32 %r20, [%r5]; " + kMeet, p));
+        kRow + "mov.u32 %r10, 77;" + store + "bar.warp.sync -1; ld.shared.u32 %r20, [%r5]; " + kMeetAndRead,
+        p));
   }
 }
 
@@ -29,8 +30,8 @@ TEST_CASE("two warps store equal fragments") {
   const std::string store =
       "mov.f32 %f1, 0f3F800000; wmma.store.d.sync.aligned.row.m16n16k16.shared.f32 [%r3], "
       "{%f1,%f1,%f1,%f1,%f1,%f1,%f1,%f1}, 16;\n";
-  for (const Policy p : kPolicies) clean(two_warps(store + kMeet, p));
-  finds("shared-race", two_warps("cvt.rn.f32.u32 %f1, %t;" + store.substr(24) + kMeet));
+  for (const Policy p : kPolicies) clean(two_warps(store + kMeetAndRead, p));
+  finds("shared-race", two_warps("cvt.rn.f32.u32 %f1, %t;" + store.substr(24) + kMeetAndRead));
 }
 
 TEST_CASE("no lane knows which elements of a fragment it has stored or loaded") {

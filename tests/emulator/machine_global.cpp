@@ -8,7 +8,7 @@ using namespace emulator_test;
 namespace {
 
 // %r20: block; %p3: block 0. `out` starts as zeros where the tests need a flag: [out + 2048].
-Outcome blocks(const std::string& body, Policy p = Policy::eager, std::uint64_t seed = 1) {
+Outcome two_blocks(const std::string& body, Policy p = Policy::eager, std::uint64_t seed = 1) {
   return run(
       shared_kernel("mov.u32 %r20, %ctaid.x; setp.eq.u32 %p3, %r20, 0; add.u64 %d9, %out, 2048;\n" + body),
       {.grid = {2, 1, 1}, .policy = p, .seed = seed});
@@ -24,17 +24,17 @@ std::string handover(const std::string& release, const std::string& acquire) {
 }  // namespace
 
 TEST_CASE("two blocks that write one place, or one that reads what the other writes") {
-  const Outcome o = blocks("@%p1 st.global.u32 [%out], %r20;");
+  const Outcome o = two_blocks("@%p1 st.global.u32 [%out], %r20;");
   finds("global-race", o);
   const Finding& f = o.report.findings.front();
   CHECK(f.has_other);
   CHECK(f.site.block.x != f.other.block.x);
   CHECK(f.message.find("'out'") != std::string::npos);
-  finds("global-race", blocks("@%p3 st.global.u32 [%o], %t; ld.global.u32 %r5, [%o];"));
+  finds("global-race", two_blocks("@%p3 st.global.u32 [%o], %t; ld.global.u32 %r5, [%o];"));
   // Each its own part, the same bytes twice, or atomics: no race.
-  clean(blocks(
+  clean(two_blocks(
       "mul.lo.u32 %r5, %r20, 128; cvt.u64.u32 %d2, %r5; add.u64 %d2, %d2, %o; st.global.u32 [%d2], %t;"));
-  clean(blocks("red.global.add.u32 [%in], 1;"));
+  clean(two_blocks("red.global.add.u32 [%in], 1;"));
 }
 
 TEST_CASE("neighbouring words have their own writers") {
@@ -42,9 +42,10 @@ TEST_CASE("neighbouring words have their own writers") {
   const std::string write =
       "@!%p1 bra END; mul.wide.u32 %d2, %r20, 4; add.u64 %d2, %d2, %out; st.global.u32 [%d2], 5; @%p3 bra END;\n";
   for (const Policy p : kPolicies) {
-    finds("global-race", blocks(write + "ld.global.u32 %r6, [%out]; st.global.u32 [%out+64], %r6;\nEND:", p));
-    clean(blocks(write + "ld.global.u32 %r6, [%out+4]; st.global.u32 [%out+64], %r6;\nEND:", p));
-    finds("global-race", blocks(write + "red.global.add.u32 [%out], 1;\nEND:", p));
+    finds("global-race",
+          two_blocks(write + "ld.global.u32 %r6, [%out]; st.global.u32 [%out+64], %r6;\nEND:", p));
+    clean(two_blocks(write + "ld.global.u32 %r6, [%out+4]; st.global.u32 [%out+64], %r6;\nEND:", p));
+    finds("global-race", two_blocks(write + "red.global.add.u32 [%out], 1;\nEND:", p));
   }
 }
 
@@ -52,32 +53,32 @@ TEST_CASE("strong accesses of two blocks need a scope that holds both") {
   for (const Policy p : kPolicies) {
     for (const char* scope : {"cta", "cluster"}) {
       const std::string s(scope);
-      finds("global-race", blocks("@%p1 red.relaxed." + s + ".global.add.u32 [%in], 1;", p));
-      finds("global-race", blocks("@%p1 atom.acq_rel." + s + ".global.exch.b32 %r5, [%in], 1;", p));
-      finds("global-race", blocks("@%p1 st.relaxed." + s + ".global.u32 [%in], %r20;", p));
+      finds("global-race", two_blocks("@%p1 red.relaxed." + s + ".global.add.u32 [%in], 1;", p));
+      finds("global-race", two_blocks("@%p1 atom.acq_rel." + s + ".global.exch.b32 %r5, [%in], 1;", p));
+      finds("global-race", two_blocks("@%p1 st.relaxed." + s + ".global.u32 [%in], %r20;", p));
       // Reads alone disturb nobody, nor do other words.
-      clean(blocks("@%p1 ld.relaxed." + s + ".global.u32 %r5, [%in];", p));
-      clean(blocks("mul.wide.u32 %d2, %r20, 4; add.u64 %d2, %d2, %in; @%p1 red.relaxed." + s +
-                       ".global.add.u32 [%d2], 1;",
-                   p));
+      clean(two_blocks("@%p1 ld.relaxed." + s + ".global.u32 %r5, [%in];", p));
+      clean(two_blocks("mul.wide.u32 %d2, %r20, 4; add.u64 %d2, %d2, %in; @%p1 red.relaxed." + s +
+                           ".global.add.u32 [%d2], 1;",
+                       p));
     }
     // All of a block's threads are in its scope.
-    clean(blocks("mul.wide.u32 %d2, %r20, 4; add.u64 %d2, %d2, %in; red.relaxed.cta.global.add.u32 [%d2], 1;",
-                 p));
-    clean(blocks("red.relaxed.gpu.global.add.u32 [%in], 1;", p));
+    clean(two_blocks(
+        "mul.wide.u32 %d2, %r20, 4; add.u64 %d2, %d2, %in; red.relaxed.cta.global.add.u32 [%d2], 1;", p));
+    clean(two_blocks("red.relaxed.gpu.global.add.u32 [%in], 1;", p));
   }
   // One side is enough: the flag is read in the block's scope only.
   std::string text = handover("fence.acq_rel.gpu;\n", "fence.acq_rel.gpu;\n");
   text.replace(text.find("atom.global"), 11, "atom.relaxed.cta.global");
-  finds("global-race", blocks(text));
+  finds("global-race", two_blocks(text));
   text = handover("fence.acq_rel.gpu;\n", "fence.acq_rel.gpu;\n");
   text.replace(text.find("ld.relaxed.gpu"), 14, "ld.relaxed.cta");
-  finds("global-race", blocks(text));
+  finds("global-race", two_blocks(text));
 }
 
 TEST_CASE("weak and strong accesses of one word are undefined, unless something orders them") {
   const auto undefined = [](const std::string& body) {
-    const Outcome o = blocks(body);
+    const Outcome o = two_blocks(body);
     finds("global-race", o);
     for (const Finding& f : o.report.findings) CHECK(f.severity == Severity::undefined);
   };
@@ -86,13 +87,13 @@ TEST_CASE("weak and strong accesses of one word are undefined, unless something 
   undefined("@!%p1 bra END; @%p3 st.volatile.global.u32 [%in], 1; @!%p3 ld.global.u32 %r5, [%in]; END:");
   undefined("@!%p1 bra END; @%p3 ld.relaxed.gpu.global.u32 %r5, [%in]; @!%p3 st.global.u32 [%in], 7; END:");
   // Reads alone, other words, and the last of those that counted.
-  clean(blocks(
+  clean(two_blocks(
       "@!%p1 bra END; @%p3 ld.relaxed.gpu.global.u32 %r5, [%in]; @!%p3 ld.global.u32 %r5, [%in]; END:"));
-  clean(blocks(
+  clean(two_blocks(
       "@!%p1 bra END; @%p3 red.relaxed.gpu.global.add.u32 [%in], 1; @!%p3 st.global.u32 [%in+4], 7; END:"));
   clean(
-      blocks("@!%p1 bra END; atom.relaxed.gpu.global.inc.u32 %r5, [%in], 100; setp.eq.u32 %p4, %r5, 1;\n"
-             "@%p4 st.global.u32 [%in], 0; END:"));
+      two_blocks("@!%p1 bra END; atom.relaxed.gpu.global.inc.u32 %r5, [%in], 100; setp.eq.u32 %p4, %r5, 1;\n"
+                 "@%p4 st.global.u32 [%in], 0; END:"));
 }
 
 TEST_CASE("of several strong readers of a word each must be ordered before a weak write of it") {
@@ -122,7 +123,7 @@ TEST_CASE("of several strong readers of a word each must be ordered before a wea
 
 TEST_CASE("a strong store that no fence follows may be seen late") {
   const auto message = [](const std::string& fence, Policy p, const std::string& then = "") {
-    return blocks(
+    return two_blocks(
         "@!%p1 bra END; @!%p3 bra READ;\nst.volatile.global.u32 [%out], 7;\n" + fence +
             "atom.global.add.u32 %r5, [%in], 1000000; bra END;\n"
             "READ: ld.relaxed.gpu.global.u32 %r6, [%in]; setp.lt.u32 %p4, %r6, 1000000; @%p4 bra READ;\n" +
@@ -146,7 +147,7 @@ TEST_CASE("a strong store that no fence follows may be seen late") {
       "READ: ld.volatile.global.u32 %r7, [%out]; setp.ne.u32 %p4, %r7, 7; @%p4 bra READ;\n"
       "st.global.u32 [%out+4], %r7;\nEND:";
   for (const Policy p : kPolicies) {
-    const Outcome o = blocks(poll, p);
+    const Outcome o = two_blocks(poll, p);
     clean(o);
     CHECK(o.out[1] == 7);
   }
@@ -174,20 +175,20 @@ TEST_CASE("what a lane learns from another block is the lane's until its warp sy
 TEST_CASE("a handover between blocks needs its fences") {
   const std::string fence = "fence.acq_rel.gpu;\n", block_fence = "fence.acq_rel.cta;\n";
   for (const Policy p : kPolicies) {
-    clean(blocks(handover(fence, fence), p));
-    clean(blocks(handover("membar.gl;\n", "membar.gl;\n"), p));
-    finds("global-race", blocks(handover("", fence), p));
-    finds("global-race", blocks(handover(fence, ""), p));
-    finds("global-race", blocks(handover(block_fence, fence), p));
+    clean(two_blocks(handover(fence, fence), p));
+    clean(two_blocks(handover("membar.gl;\n", "membar.gl;\n"), p));
+    finds("global-race", two_blocks(handover("", fence), p));
+    finds("global-race", two_blocks(handover(fence, ""), p));
+    finds("global-race", two_blocks(handover(block_fence, fence), p));
   }
 }
 
 TEST_CASE("release and acquire do the fences' work") {
   std::string text = handover("", "");
   text.replace(text.find("atom.global"), 11, "atom.release.gpu.global");
-  finds("global-race", blocks(text));
+  finds("global-race", two_blocks(text));
   text.replace(text.find("ld.relaxed"), 10, "ld.acquire");
-  clean(blocks(text));
+  clean(two_blocks(text));
 }
 
 TEST_CASE("what a block's threads wrote is handed over by one of them") {
@@ -199,8 +200,8 @@ TEST_CASE("what a block's threads wrote is handed over by one of them") {
            "fence.acq_rel.gpu; ld.global.u32 %r7, [%o]; st.global.u32 [%o+1024], %r7;\nEND:";
   };
   for (const Policy p : kPolicies) {
-    clean(blocks(program("bar.sync 0; ", "fence.acq_rel.gpu; "), p));
-    finds("global-race", blocks(program("bar.sync 0; ", ""), p));
+    clean(two_blocks(program("bar.sync 0; ", "fence.acq_rel.gpu; "), p));
+    finds("global-race", two_blocks(program("bar.sync 0; ", ""), p));
   }
 }
 
@@ -281,11 +282,11 @@ namespace {
 // Block 1 writes over what block 0 has read, at a place that block 0 told it with a relaxed store.
 Outcome overtaking(Policy p, const std::string& told, const std::string& waits,
                    const std::string& fence = "") {
-  return blocks("add.u64 %d9, %in, 2048; @!%p3 bra WRITE;\nld.global.u32 %r5, [%in]; " + told + fence +
-                    "st.relaxed.gpu.global.u32 [%d9], %r6; st.global.u32 [%out+256], %r5; bra END;\n"
-                    "WRITE: " +
-                    waits + "@%p1 st.global.u32 [%in], %r7;\nEND:",
-                p);
+  return two_blocks("add.u64 %d9, %in, 2048; @!%p3 bra WRITE;\nld.global.u32 %r5, [%in]; " + told + fence +
+                        "st.relaxed.gpu.global.u32 [%d9], %r6; st.global.u32 [%out+256], %r5; bra END;\n"
+                        "WRITE: " +
+                        waits + "@%p1 st.global.u32 [%in], %r7;\nEND:",
+                    p);
 }
 
 }  // namespace

@@ -29,7 +29,7 @@ std::string multiply(const std::string& type, const std::string& registers, cons
       registers + "}, %d1, %d2, 1, 1, 1, 0, 0; wgmma.commit_group.sync.aligned;\n" + after);
 }
 const std::string kHalf = "mov.u32 %r10, 0; mov.u32 %r11, 0;\n";
-const std::string kWait = "wgmma.wait_group.sync.aligned 0;\n";
+const std::string kWaitGroup = "wgmma.wait_group.sync.aligned 0;\n";
 
 }  // namespace
 
@@ -79,7 +79,7 @@ TEST_CASE("lanes that wait one by one know together") {
       "wgmma.fence.sync.aligned; wgmma.mma_async.sync.aligned.m64n8k16.f16.f16.f16 {%r10, %r11}, %d1, %d2, "
       "1, 1, 1, "
       "0, 0; wgmma.commit_group.sync.aligned;\n" +
-      kWait;
+      kWaitGroup;
   for (const Policy p : kPolicies) {
     clean(run(shared_kernel(kInit + load + wait + product), {.block = {128, 1, 1}, .policy = p}));
     // One lane that does not wait at all is still one too few.
@@ -98,8 +98,8 @@ TEST_CASE("one thread arrives for its warpgroup after wait_group") {
       "st.shared.u32 [%r3+1024], 5;\nE:\n";
   for (const Policy p : kPolicies) {
     const Setup setup{.block = {128, 1, 1}, .policy = p};
-    clean(run(multiply("f16", "%r10, %r11", kHalf, kWait + release), setup));
-    finds("async-memory", run(multiply("f16", "%r10, %r11", kHalf, release + kWait), setup));
+    clean(run(multiply("f16", "%r10, %r11", kHalf, kWaitGroup + release), setup));
+    finds("async-memory", run(multiply("f16", "%r10, %r11", kHalf, release + kWaitGroup), setup));
   }
 }
 
@@ -107,14 +107,14 @@ TEST_CASE("an accumulator read before its wait_group is what the hardware comput
   for (const Policy p : kPolicies) {
     const Setup setup{.block = {128, 1, 1}, .policy = p};
     const Outcome half =
-        run(multiply("f16", "%r10, %r11", kHalf, "st.global.u32 [%o], %r10;" + kWait), setup);
+        run(multiply("f16", "%r10, %r11", kHalf, "st.global.u32 [%o], %r10;" + kWaitGroup), setup);
     finds("async-register", half);
     for (const Finding& f : half.report.findings) CHECK(f.severity == Severity::note);
     for (std::size_t i = 0; i < 128; ++i) CHECK(half.out[i] == 0x4c004c00u);  // 16, 16
     const Outcome single =
         run(multiply("f32", "%f1, %f2, %f3, %f4",
                      "mov.f32 %f1, 0f00000000; mov.f32 %f2, %f1; mov.f32 %f3, %f1; mov.f32 %f4, %f1;\n",
-                     "st.global.f32 [%o], %f1;" + kWait),
+                     "st.global.f32 [%o], %f1;" + kWaitGroup),
             setup);
     finds("async-register", single);
     for (std::size_t i = 0; i < 128; ++i) CHECK(single.out[i] == 0x41800000u);
@@ -125,7 +125,6 @@ TEST_CASE("atomics of one lane, plain accesses of another") {
   const std::string count =
       "@%p1 st.shared.u32 [%r3], 0; bar.warp.sync -1; atom.shared.add.u32 %r9, [%r3], 1;\n";
   const std::string read = "ld.shared.u32 %r20, [%r3]; st.global.u32 [%o], %r20;\n";
-  const auto one_warp = [](const std::string& body) { return run(shared_kernel(body)); };
   finds("warp-race", one_warp(count + read));
   const Outcome o = one_warp(count + "bar.warp.sync -1;\n" + read);
   clean(o);

@@ -8,43 +8,40 @@ using namespace emulator_test;
 
 namespace {
 
-Outcome one_warp(const std::string& body) {
-  return run(shared_kernel(body));
-}
-const std::string kStore = "st.shared.u32 [%r1], %t;\n";
+const std::string kStoreOwn = "st.shared.u32 [%r1], %t;\n";
 // From the neighbour: %r5 = s + 4 * (tid ^ 1).
-const std::string kRead =
+const std::string kReadNeighbour =
     "xor.b32 %r5, %r4, 4; add.u32 %r5, %r5, %r3; ld.shared.u32 %r6, [%r5]; st.global.u32 [%o], %r6;\n";
 
 }  // namespace
 
 TEST_CASE("a lane that reads what another lane wrote") {
-  const Outcome o = one_warp(kStore + kRead);
+  const Outcome o = one_warp(kStoreOwn + kReadNeighbour);
   finds("warp-race", o);
   const Finding& f = o.report.findings.front();
   CHECK(f.has_other);
   CHECK((f.site.lane ^ 1) == f.other.lane);
   CHECK(f.other.ptx_text.find("st.shared") != std::string::npos);
-  clean(one_warp(kStore + "bar.warp.sync -1;\n" + kRead));
-  clean(one_warp(kStore + "bar.sync 0;\n" + kRead));
+  clean(one_warp(kStoreOwn + "bar.warp.sync -1;\n" + kReadNeighbour));
+  clean(one_warp(kStoreOwn + "bar.sync 0;\n" + kReadNeighbour));
   // shfl orders nothing.
-  finds("warp-race", one_warp(kStore + "shfl.sync.idx.b32 %r7, %t, 0, 31, -1;\n" + kRead));
+  finds("warp-race", one_warp(kStoreOwn + "shfl.sync.idx.b32 %r7, %t, 0, 31, -1;\n" + kReadNeighbour));
   // Its own word is its own.
-  clean(one_warp(kStore + "ld.shared.u32 %r6, [%r1]; st.global.u32 [%o], %r6;"));
+  clean(one_warp(kStoreOwn + "ld.shared.u32 %r6, [%r1]; st.global.u32 [%o], %r6;"));
 }
 
 TEST_CASE("races of lanes are found however much lies between") {
-  const std::string written = kStore + "bar.warp.sync -1;\n", read = "ld.shared.u32 %r6, [%r1];\n";
+  const std::string written = kStoreOwn + "bar.warp.sync -1;\n", read = "ld.shared.u32 %r6, [%r1];\n";
   const std::string write = "xor.b32 %r5, %r4, 4; add.u32 %r5, %r5, %r3; st.shared.u32 [%r5], %r6;\n";
   std::string reads;
   for (int i = 0; i < 600; ++i) reads += read;
   finds("warp-race", one_warp(written + read + write));
   finds("warp-race", one_warp(written + reads + write));
-  finds("warp-race", one_warp(kStore + "st.shared.u32 [%r1+256], %t;\n" + kRead));
+  finds("warp-race", one_warp(kStoreOwn + "st.shared.u32 [%r1+256], %t;\n" + kReadNeighbour));
   clean(one_warp(written + reads + "bar.warp.sync -1;\n" + write));
   clean(one_warp(written + reads + "st.shared.u32 [%r1], %t;\n"));
   // After a store of what is there already, too, and between them.
-  finds("warp-race", one_warp(kStore + kStore + kRead));
+  finds("warp-race", one_warp(kStoreOwn + kStoreOwn + kReadNeighbour));
 }
 
 TEST_CASE("lanes that share a word") {
@@ -74,8 +71,8 @@ TEST_CASE("lanes that talk through global memory") {
 
 TEST_CASE("a lane that overwrites what another lane has still to read") {
   const std::string again = "st.shared.u32 [%r1], 5;\n";
-  finds("warp-race", one_warp(kStore + "bar.warp.sync -1;\n" + kRead + again));
-  clean(one_warp(kStore + "bar.warp.sync -1;\n" + kRead + "bar.warp.sync -1;\n" + again));
+  finds("warp-race", one_warp(kStoreOwn + "bar.warp.sync -1;\n" + kReadNeighbour + again));
+  clean(one_warp(kStoreOwn + "bar.warp.sync -1;\n" + kReadNeighbour + "bar.warp.sync -1;\n" + again));
   // What one instruction writes to one place at once is defined (some lane wins).
   clean(one_warp("st.shared.u32 [%r3], %t;"));
   finds("warp-race",
@@ -86,10 +83,10 @@ TEST_CASE("partial masks order the lanes they name, and what those knew") {
   // Lanes pair up; then pairs of pairs; lane 3 passes on what lane 2 told it.
   const std::string pairs =
       "setp.lt.u32 %p2, %t, 2; @!%p2 bra A; bar.warp.sync 3; bra B;\nA: bar.warp.sync 0xfffffffc;\nB:\n";
-  clean(one_warp(kStore + pairs + kRead));
+  clean(one_warp(kStoreOwn + pairs + kReadNeighbour));
   const std::string other =
       "xor.b32 %r5, %r4, 8; add.u32 %r5, %r5, %r3; ld.shared.u32 %r6, [%r5]; st.global.u32 [%o], %r6;\n";
-  finds("warp-race", one_warp(kStore + pairs + other));  // lane 0 reads lane 2
+  finds("warp-race", one_warp(kStoreOwn + pairs + other));  // lane 0 reads lane 2
 }
 
 TEST_CASE("diverged lanes race as well") {

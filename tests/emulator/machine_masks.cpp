@@ -10,9 +10,6 @@ using namespace emulator_test;
 
 namespace {
 
-Outcome one_warp(const std::string& body, Policy policy = Policy::eager) {
-  return run(shared_kernel(body), {.policy = policy});
-}
 // %r10: this lane's group of 8 as a mask; %r11: its group of 16.
 const std::string kMasks =
     "and.b32 %r9, %t, 24; mov.u32 %r10, 255; shl.b32 %r10, %r10, %r9; and.b32 %r9, %t, 16; mov.u32 %r11, "

@@ -8,9 +8,6 @@ using namespace emulator_test;
 
 namespace {
 
-Outcome one_warp(const std::string& body) {
-  return run(shared_kernel(body));
-}
 // From the neighbour: lane ^ 4, beyond the 16 bytes that a lane copies.
 const std::string kNeighbour = "xor.b32 %r5, %r4, 16; add.u32 %r5, %r5, %r3; ld.shared.u32 %r6, [%r5];\n";
 const std::string kShow = "st.global.u32 [%o], %r6;\n";
@@ -161,10 +158,10 @@ namespace {
 
 const std::string kPeer =
     "mov.u32 %r20, %cluster_ctarank; xor.b32 %r21, %r20, 1; mapa.shared::cluster.u32 %r22, %r1, %r21;\n";
-const std::string kMeet = "barrier.cluster.arrive.aligned; barrier.cluster.wait.aligned;\n";
-const std::string kRead = "ld.shared::cluster.u32 %r6, [%r22];\n" + kShow;
+const std::string kClusterMeet = "barrier.cluster.arrive.aligned; barrier.cluster.wait.aligned;\n";
+const std::string kReadPeer = "ld.shared::cluster.u32 %r6, [%r22];\n" + kShow;
 
-Outcome cluster(const std::string& body, Policy p = Policy::eager) {
+Outcome with_peer(const std::string& body, Policy p = Policy::eager) {
   return run(shared_kernel(kPeer + body), {.grid = {2, 1, 1}, .cluster = {2, 1, 1}, .policy = p});
 }
 
@@ -173,21 +170,22 @@ Outcome cluster(const std::string& body, Policy p = Policy::eager) {
 TEST_CASE("a block may not end while another still uses its shared memory") {
   const std::string write = "st.shared.u32 [%r1], %t;\n";
   for (const Policy p : kPolicies) {
-    clean(cluster(write + kMeet + kRead + kMeet, p));
-    finds("ended-block", cluster(write + kMeet + kRead, p));
+    clean(with_peer(write + kClusterMeet + kReadPeer + kClusterMeet, p));
+    finds("ended-block", with_peer(write + kClusterMeet + kReadPeer, p));
     // All lanes arrive at the other block's mbarrier, and each block waits for its own.
-    clean(cluster(
-        "@%p1 mbarrier.init.shared.b64 [%r2], 32; fence.mbarrier_init.release.cluster;\n" + kMeet +
+    clean(with_peer(
+        "@%p1 mbarrier.init.shared.b64 [%r2], 32; fence.mbarrier_init.release.cluster;\n" + kClusterMeet +
             "mapa.shared::cluster.u32 %r23, %r2, %r21;\n"
             "mbarrier.arrive.release.cluster.shared::cluster.b64 _, [%r23];\n"
             "W: mbarrier.try_wait.parity.acquire.cluster.shared::cta.b64 %p2, [%r2], 0; @!%p2 bra W;\n",
         p));
-    finds("ended-block", cluster(kMeet + "st.shared::cluster.u32 [%r22], %t;\n", p));
+    finds("ended-block", with_peer(kClusterMeet + "st.shared::cluster.u32 [%r22], %t;\n", p));
     finds("ended-block",
-          cluster("@%p1 mbarrier.init.shared.b64 [%r2], 1; fence.mbarrier_init.release.cluster;\n" + kMeet +
-                      "mapa.shared::cluster.u32 %r23, %r2, %r21; @%p1 "
-                      "mbarrier.arrive.release.cluster.shared::cluster.b64 _, [%r23];\n",
-                  p));
+          with_peer("@%p1 mbarrier.init.shared.b64 [%r2], 1; fence.mbarrier_init.release.cluster;\n" +
+                        kClusterMeet +
+                        "mapa.shared::cluster.u32 %r23, %r2, %r21; @%p1 "
+                        "mbarrier.arrive.release.cluster.shared::cluster.b64 _, [%r23];\n",
+                    p));
   }
 }
 
@@ -207,13 +205,13 @@ TEST_CASE("a block may not end while a bulk load writes its shared memory") {
 TEST_CASE("a relaxed arrival at a cluster barrier publishes only what was fenced") {
   const std::string write = "st.shared.u32 [%r1], %t;\n";
   const std::string meet = "barrier.cluster.arrive.relaxed.aligned; barrier.cluster.wait.aligned;\n";
-  finds("shared-race", cluster(write + meet + kRead + kMeet));
-  clean(cluster(write + "fence.acq_rel.cluster;\n" + meet + kRead + kMeet));
+  finds("shared-race", with_peer(write + meet + kReadPeer + kClusterMeet));
+  clean(with_peer(write + "fence.acq_rel.cluster;\n" + meet + kReadPeer + kClusterMeet));
   // An mbarrier's initialisation has a fence of its own.
   const std::string init = "@%p1 mbarrier.init.shared.b64 [%r2], 1;\n";
   const std::string use =
       "mapa.shared::cluster.u32 %r23, %r2, %r21; @%p1 mbarrier.arrive.release.cluster.shared::cluster.b64 _, "
       "[%r23];\n" +
-      kMeet;
-  clean(cluster(init + "@%p1 fence.mbarrier_init.release.cluster;\n" + meet + use));
+      kClusterMeet;
+  clean(with_peer(init + "@%p1 fence.mbarrier_init.release.cluster;\n" + meet + use));
 }

@@ -6,6 +6,7 @@
 #include <random>
 
 #include "tests/emulator/machine_support.hpp"
+#include "tests/emulator/tensor_support.hpp"
 
 using namespace emulator_test;
 
@@ -29,19 +30,16 @@ float from_half(std::uint32_t h) {
   return std::bit_cast<float>(((h & 0x8000) << 16) | (((h & 0x7fff) << 13) + (112u << 23)));
 }
 
-struct Place {
-  int row, column;
-};
 /// The tables of mma.m8n8k4: element i of a lane, in the product of the lane's quad pair.
-Place place_a(bool column_major, int lane, int i) {
+MatrixPlace place_a(bool column_major, int lane, int i) {
   const int upper = lane < 16 ? 0 : 4;
-  return column_major ? Place{i % 4 + upper, lane % 4} : Place{lane % 4 + upper, i};
+  return column_major ? MatrixPlace{i % 4 + upper, lane % 4} : MatrixPlace{lane % 4 + upper, i};
 }
-Place place_b(bool row_major, int lane, int i) {
+MatrixPlace place_b(bool row_major, int lane, int i) {
   const int upper = lane < 16 ? 0 : 4;
-  return row_major ? Place{lane % 4, i + upper} : Place{i, lane % 4 + upper};
+  return row_major ? MatrixPlace{lane % 4, i + upper} : MatrixPlace{i, lane % 4 + upper};
 }
-Place place_sum(bool halves, int lane, int i) {
+MatrixPlace place_sum(bool halves, int lane, int i) {
   const int upper = lane < 16 ? 0 : 4;
   if (halves) return {lane % 4 + upper, i};
   return {(lane & 1) + (i & 2) + upper, (i & 4) + (lane & 2) + (i & 1)};
@@ -67,12 +65,12 @@ std::string check_quads(bool a_column, bool b_row, bool d_half, bool c_half, std
   for (int lane = 0; lane < 32; ++lane) {
     const int p = lane % 16 / 4;
     for (int i = 0; i < 4; ++i) {
-      const Place at = place_a(a_column, lane, i), bt = place_b(b_row, lane, i);
+      const MatrixPlace at = place_a(a_column, lane, i), bt = place_b(b_row, lane, i);
       word(i / 2, lane) |= half(a[p][at.row][at.column]) << (16 * (i % 2));
       word(2 + i / 2, lane) |= half(b[p][bt.row][bt.column]) << (16 * (i % 2));
     }
     for (int i = 0; i < 8; ++i) {
-      const Place ct = place_sum(c_half, lane, i);
+      const MatrixPlace ct = place_sum(c_half, lane, i);
       const int v = c[p][ct.row][ct.column];
       if (c_half)
         word(4 + i / 2, lane) |= half(v) << (16 * (i % 2));
@@ -98,7 +96,7 @@ std::string check_quads(bool a_column, bool b_row, bool d_half, bool c_half, std
   for (int lane = 0; lane < 32; ++lane)
     for (int i = 0; i < 8; ++i) {
       const int p = lane % 16 / 4;
-      const Place at = place_sum(d_half, lane, i);
+      const MatrixPlace at = place_sum(d_half, lane, i);
       int want = c[p][at.row][at.column];
       for (int k = 0; k < 4; ++k) want += a[p][at.row][k] * b[p][k][at.column];
       const std::uint32_t w = o.out[static_cast<std::size_t>(32 * (d_half ? i / 2 : i) + lane)];

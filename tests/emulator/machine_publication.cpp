@@ -7,7 +7,7 @@ using namespace emulator_test;
 
 namespace {
 
-const std::string kMeet = "bar.warp.sync 0xffffffff;\n";
+const std::string kWarpMeet = "bar.warp.sync 0xffffffff;\n";
 
 /// Block 0: each lane does `work`, they meet, and lane 0 tells by `release` of [%d9]. Block 1 waits, meets and reads
 /// what all lanes wrote.
@@ -21,43 +21,43 @@ Outcome told_by_lane_0(const std::string& work, const std::string& meet, const s
                  "READ: @!%p1 bra MET;\n"
                  "LOOK: ld.acquire.gpu.global.u32 %r5, [%d9]; setp.ne.u32 %p4, %r5, 1000000; @%p4 bra LOOK;\n"
                  "MET: " +
-                 kMeet + "ld.global.u32 %r6, [%o]; st.global.u32 [%o+1024], %r6;\nEND:"),
+                 kWarpMeet + "ld.global.u32 %r6, [%o]; st.global.u32 [%o+1024], %r6;\nEND:"),
              {.grid = {2, 1, 1}, .policy = p});
 }
 const std::string kRelease = "st.release.gpu.global.u32 [%d9], 1000000;\n";
 const std::string kFenced = "fence.acq_rel.gpu;\nst.relaxed.gpu.global.u32 [%d9], 1000000;\n";
-const std::string kWrite = "st.global.u32 [%o], %t;\n";
+const std::string kWriteOwn = "st.global.u32 [%o], %t;\n";
 
 }  // namespace
 
 TEST_CASE("a release by one lane publishes what it knows of its warp") {
   for (const Policy p : kPolicies)
     for (const std::string& release : {kRelease, kFenced}) {
-      clean(told_by_lane_0(kWrite, kMeet, release, p));
-      const Outcome o = told_by_lane_0(kWrite, "", release, p);
+      clean(told_by_lane_0(kWriteOwn, kWarpMeet, release, p));
+      const Outcome o = told_by_lane_0(kWriteOwn, "", release, p);
       finds("global-race", o);
       CHECK(o.report.findings.front().severity == Severity::undefined);
       CHECK(o.report.findings.front().message.find("bar.warp.sync") != std::string::npos);
       // A shuffle orders nothing, a block barrier does; half of the warp is not all of it.
-      finds("global-race", told_by_lane_0(kWrite, "shfl.sync.idx.b32 %r9, %t, 0, 31, -1;\n", release, p));
-      clean(told_by_lane_0(kWrite, "bar.sync 0;\n", release, p));
-      finds(
-          "global-race",
-          told_by_lane_0(kWrite, "setp.lt.u32 %p5, %t, 16; @!%p5 bra OTHERS; bar.warp.sync 0xffff; OTHERS:\n",
-                         release, p));
+      finds("global-race", told_by_lane_0(kWriteOwn, "shfl.sync.idx.b32 %r9, %t, 0, 31, -1;\n", release, p));
+      clean(told_by_lane_0(kWriteOwn, "bar.sync 0;\n", release, p));
+      finds("global-race",
+            told_by_lane_0(kWriteOwn,
+                           "setp.lt.u32 %p5, %t, 16; @!%p5 bra OTHERS; bar.warp.sync 0xffff; OTHERS:\n",
+                           release, p));
     }
 }
 
 TEST_CASE("a fence by every lane and a store by one of them are no release of all") {
   const std::string store = "st.relaxed.gpu.global.u32 [%d9], 1000000;\n",
-                    every = kWrite + "fence.acq_rel.gpu;\n";
-  const std::string one = kWrite + "@%p1 fence.acq_rel.gpu;\n";
+                    every = kWriteOwn + "fence.acq_rel.gpu;\n";
+  const std::string one = kWriteOwn + "@%p1 fence.acq_rel.gpu;\n";
   for (const Policy p : kPolicies) {
     // Every lane fences, they meet, and one of them stores: as threadFenceReduction does by block.
-    clean(told_by_lane_0(every, kMeet, store, p));
+    clean(told_by_lane_0(every, kWarpMeet, store, p));
     finds("global-race", told_by_lane_0(every, "", store, p));
     // Lane 0 fences for what it knew then; what the others did meets it later.
-    finds("global-race", told_by_lane_0(one, kMeet, store, p));
+    finds("global-race", told_by_lane_0(one, kWarpMeet, store, p));
   }
 }
 
@@ -73,11 +73,11 @@ TEST_CASE("what lanes of a warp have read may be written once all of them are kn
             "WRITE: @!%p1 bra MET;\n"
             "LOOK: ld.acquire.gpu.global.u32 %r5, [%d9]; setp.ne.u32 %p4, %r5, 1000000; @%p4 bra LOOK;\n"
             "MET: " +
-            kMeet + "st.global.u32 [%d1], 77;\nEND:"),
+            kWarpMeet + "st.global.u32 [%d1], 77;\nEND:"),
         {.grid = {2, 1, 1}, .policy = p});
   };
   for (const Policy p : kPolicies) {
-    clean(overwritten(kMeet, p));
+    clean(overwritten(kWarpMeet, p));
     finds("global-race", overwritten("", p));
   }
 }
@@ -92,7 +92,7 @@ TEST_CASE("an arrival of one lane tells other warps of the block of its own writ
         "READ: mbarrier.try_wait.parity.shared.b64 %p6, [%r2], 0; @!%p6 bra READ;\n"
         "ld.global.u32 %r6, [%o+-128]; st.global.u32 [%o+1024], %r6;\nEND:");
   };
-  clean(arrive(kMeet));
+  clean(arrive(kWarpMeet));
   finds("global-race", arrive(""));
 }
 

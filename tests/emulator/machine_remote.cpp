@@ -104,29 +104,29 @@ const std::string kAddOther =
 const std::string kAddBulk =
     "@%p1 cp.reduce.async.bulk.shared::cluster.shared::cta.mbarrier::complete_tx::bytes.add.u32 [%r11], "
     "[%r10], 128, [%r6];\n";
-const std::string kWait = "W: mbarrier.try_wait.parity.shared.b64 %p2, [%r2], 0; @!%p2 bra W;\n";
+const std::string kWaitPhase = "W: mbarrier.try_wait.parity.shared.b64 %p2, [%r2], 0; @!%p2 bra W;\n";
 const std::string kWaitOther = "V: mbarrier.try_wait.parity.shared.b64 %p2, [%r3+1024], 0; @!%p2 bra V;\n";
-const std::string kRead = "ld.shared.u32 %r8, [%r1]; st.global.u32 [%o], %r8;\n";
-const std::string kWrite = "st.shared.u32 [%r1], 5;\n";
+const std::string kReadOwn = "ld.shared.u32 %r8, [%r1]; st.global.u32 [%o], %r8;\n";
+const std::string kWriteShared = "st.shared.u32 [%r1], 5;\n";
 
 }  // namespace
 
 TEST_CASE("a reduction into another block races with what reads or writes there and does not wait for it") {
   for (const Policy p : kPolicies)
     for (const std::string& add : {kAdd, kAddBulk}) {
-      clean(reductions(add, kWait + kRead + kWrite, p));
+      clean(reductions(add, kWaitPhase + kReadOwn + kWriteShared, p));
       // Before it in this run or after it: nothing orders the two.
-      finds("async-memory", reductions(add, kRead + kWait, p));
-      finds("async-memory", reductions(add, kWrite + kWait, p));
-      finds("async-memory", reductions(add, "st.shared.u32 [%r1], 100;\n" + kWait, p));
-      finds("async-memory", reductions("nanosleep.u32 100;\n" + add, kRead + kWait, p));
-      finds("async-memory", reductions(add, "nanosleep.u32 100;\n" + kRead + kWait, p));
-      finds("async-memory", reductions(add + "st.shared::cluster.u32 [%r5], 5;\n", kWait, p));
+      finds("async-memory", reductions(add, kReadOwn + kWaitPhase, p));
+      finds("async-memory", reductions(add, kWriteShared + kWaitPhase, p));
+      finds("async-memory", reductions(add, "st.shared.u32 [%r1], 100;\n" + kWaitPhase, p));
+      finds("async-memory", reductions("nanosleep.u32 100;\n" + add, kReadOwn + kWaitPhase, p));
+      finds("async-memory", reductions(add, "nanosleep.u32 100;\n" + kReadOwn + kWaitPhase, p));
+      finds("async-memory", reductions(add + "st.shared::cluster.u32 [%r5], 5;\n", kWaitPhase, p));
       finds("async-memory",
-            reductions(add + "ld.shared::cluster.u32 %r8, [%r5]; st.global.u32 [%o], %r8;\n", kWait, p));
+            reductions(add + "ld.shared::cluster.u32 %r8, [%r5]; st.global.u32 [%o], %r8;\n", kWaitPhase, p));
       // Other words of the same 16 bytes.
       clean(reductions("setp.lt.u32 %p5, %t, 2; @%p5 " + kAdd,
-                       "setp.gt.u32 %p5, %t, 1; @%p5 st.shared.u32 [%r1], 5;\n" + kWait, p, 8));
+                       "setp.gt.u32 %p5, %t, 1; @%p5 st.shared.u32 [%r1], 5;\n" + kWaitPhase, p, 8));
     }
 }
 
@@ -134,17 +134,17 @@ TEST_CASE("reductions into another block need no order among themselves, and who
   for (const Policy p : kPolicies) {
     // The words are also added to by threads of their own block.
     const std::string own = "atom.shared.add.u32 %r13, [%r1], 1;\n";
-    const Outcome o = reductions(kAdd + kAdd + kAddBulk, own + kWait + kRead, p, 384);
+    const Outcome o = reductions(kAdd + kAdd + kAddBulk, own + kWaitPhase + kReadOwn, p, 384);
     clean(o);
     for (std::uint32_t i = 0; i < 32; ++i) CHECK(o.out[i] == 101 + 2 * (i + 7) + i);
-    clean(reductions(kAdd + kAddOther, kWait + kWaitOther + kRead, p, 128, true));
-    finds("async-memory", reductions(kAdd + kAddOther, kWait + kRead + kWaitOther, p, 128, true));
-    finds("async-memory", reductions(kAdd + kAddOther, kWaitOther + kRead + kWait, p, 128, true));
-    finds("async-memory", reductions(kAddBulk + kAddOther, kWait + kRead + kWaitOther, p, 128, true));
+    clean(reductions(kAdd + kAddOther, kWaitPhase + kWaitOther + kReadOwn, p, 128, true));
+    finds("async-memory", reductions(kAdd + kAddOther, kWaitPhase + kReadOwn + kWaitOther, p, 128, true));
+    finds("async-memory", reductions(kAdd + kAddOther, kWaitOther + kReadOwn + kWaitPhase, p, 128, true));
+    finds("async-memory", reductions(kAddBulk + kAddOther, kWaitPhase + kReadOwn + kWaitOther, p, 128, true));
     // The source of a bulk reduction is read, no more.
-    clean(reductions(kAddBulk + "ld.shared.u32 %r8, [%r1+512]; st.global.u32 [%o+256], %r8;\n", kWait + kRead,
-                     p));
-    finds("async-memory", reductions(kAddBulk + "st.shared.u32 [%r1+512], 1;\n", kWait + kRead, p));
+    clean(reductions(kAddBulk + "ld.shared.u32 %r8, [%r1+512]; st.global.u32 [%o+256], %r8;\n",
+                     kWaitPhase + kReadOwn, p));
+    finds("async-memory", reductions(kAddBulk + "st.shared.u32 [%r1+512], 1;\n", kWaitPhase + kReadOwn, p));
   }
   // A block that ends while a reduction may still write its memory.
   const std::string early = shared_kernel(

@@ -120,11 +120,11 @@ std::string loads(std::size_t count, int reg, std::size_t from) {
   return s;
 }
 
-struct Form {
+struct SparseForm {
   std::string d, a, b;
   int k, selectors;
 };
-std::string check_form(const Form& f, int selector, bool ordered, std::mt19937& random) {
+std::string check_form(const SparseForm& f, int selector, bool ordered, std::mt19937& random) {
   const bool is_signed = f.a[0] != 'u', b_signed = f.b[0] != 'u';
   const Sparse s = make_sparse(f.a, 16, f.k, is_signed, random);
   std::vector<int> b(static_cast<std::size_t>(f.k * 8));
@@ -171,8 +171,8 @@ std::string check_form(const Form& f, int selector, bool ordered, std::mt19937& 
   return {};
 }
 
-std::vector<Form> forms() {
-  std::vector<Form> out;
+std::vector<SparseForm> forms() {
+  std::vector<SparseForm> out;
   for (const auto& [k, n] : {std::pair{16, 4}, {32, 2}}) {
     out.push_back({"f32", "f16", "f16", k, n});
     out.push_back({"f16", "f16", "f16", k, n});
@@ -192,7 +192,7 @@ std::vector<Form> forms() {
 }
 
 /// wgmma.mma_async.sp of 64 x 8, A in registers: what is wrong, or nothing.
-std::string check_warpgroup(const Form& f, int selector, std::mt19937& random) {
+std::string check_warpgroup(const SparseForm& f, int selector, std::mt19937& random) {
   const bool is_signed = f.a[0] != 'u', b_signed = f.b[0] != 'u';
   const int b_bytes = bits_of(f.b) / 8;
   const Sparse s = make_sparse(f.a, 64, f.k, is_signed, random);
@@ -264,7 +264,7 @@ Outcome small(const std::string& metadata_of, const std::string& variant) {
 
 TEST_CASE("mma.sp multiplies the elements that the metadata name") {
   std::mt19937 random(7);
-  for (const Form& f : forms())
+  for (const SparseForm& f : forms())
     for (int selector = 0; selector < f.selectors; ++selector)
       for (const bool ordered : {false, true}) {
         INFO(f.d << " " << f.a << " " << f.b << " k " << f.k << " selector " << selector);
@@ -274,13 +274,13 @@ TEST_CASE("mma.sp multiplies the elements that the metadata name") {
 
 TEST_CASE("wgmma.mma_async.sp multiplies the elements that the metadata name") {
   std::mt19937 random(8);
-  std::vector<Form> all = {
+  std::vector<SparseForm> all = {
       {"f32", "f16", "f16", 32, 2}, {"f32", "bf16", "bf16", 32, 2}, {"f32", "tf32", "tf32", 16, 2}};
   for (const char* a : {"e4m3", "e5m2"})
     for (const char* b : {"e4m3", "e5m2"}) all.push_back({"f32", a, b, 64, 1});
   for (const char* a : {"s8", "u8"})
     for (const char* b : {"s8", "u8"}) all.push_back({"s32", a, b, 64, 1});
-  for (const Form& f : all)
+  for (const SparseForm& f : all)
     for (int selector = 0; selector < f.selectors; ++selector) {
       INFO(f.d << " " << f.a << " " << f.b << " selector " << selector);
       CHECK(check_warpgroup(f, selector, random) == "");

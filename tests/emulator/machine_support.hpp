@@ -106,6 +106,20 @@ inline Outcome run(const std::string& ptx, const Setup& setup = {}) {
   return o;
 }
 
+/// What is wrong with a program, nothing when it is read.
+inline std::string error_of(const std::string& ptx) {
+  try {
+    Module::from_ptx(ptx);
+    return {};
+  } catch (const Error& e) {
+    return e.what();
+  }
+}
+
+/// A shared kernel with one warp.
+inline Outcome one_warp(const std::string& body, Policy policy = Policy::eager) {
+  return run(shared_kernel(body), {.policy = policy});
+}
 /// A shared kernel with two warps.
 inline Outcome two_warps(const std::string& body, Policy policy = Policy::eager) {
   return run(shared_kernel(body), {.block = {64, 1, 1}, .policy = policy});

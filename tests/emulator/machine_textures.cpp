@@ -23,9 +23,9 @@ std::string image_kernel(const std::string& body, const std::string& declaration
          "ld.global.f32 %x, [%in]; ld.global.f32 %y, [%in+4]; ld.global.f32 %z, [%in+8];\n" +
          body + "\nret;\n}\n";
 }
-const char* const kStore = "st.global.v4.b32 [%o], {%r1,%r2,%r3,%r4};";
+const char* const kStoreTexel = "st.global.v4.b32 [%o], {%r1,%r2,%r3,%r4};";
 
-struct Run {
+struct ImageRun {
   Report report;
   std::vector<std::uint32_t> out;
   std::string text() const {
@@ -66,13 +66,13 @@ struct Device {
                 std::as_bytes(std::span(&bits, 1)).first(channel_bytes(format)));
           }
   }
-  Run run(const std::string& ptx, std::uint64_t handle, const std::vector<float>& input,
-          std::uint32_t lanes = 32, std::uint32_t blocks = 1) {
+  ImageRun run(const std::string& ptx, std::uint64_t handle, const std::vector<float>& input,
+               std::uint32_t lanes = 32, std::uint32_t blocks = 1) {
     const Module module = Module::from_ptx(ptx);
     return run(module, handle, input, lanes, blocks);
   }
-  Run run(const Module& module, std::uint64_t handle, std::vector<float> input, std::uint32_t lanes = 32,
-          std::uint32_t blocks = 1) {
+  ImageRun run(const Module& module, std::uint64_t handle, std::vector<float> input, std::uint32_t lanes = 32,
+               std::uint32_t blocks = 1) {
     input.resize(std::size_t{4} * lanes * blocks);
     const std::uint64_t in = memory.allocate(input.size() * 4), out = memory.allocate(input.size() * 4);
     memory.write(in, std::as_bytes(std::span(input)));
@@ -80,7 +80,7 @@ struct Device {
     l.grid = {blocks, 1, 1};
     l.block = {lanes, 1, 1};
     l.args = {bytes_of(handle), bytes_of(in), bytes_of(out)};
-    Run r;
+    ImageRun r;
     r.report = launch(memory, module, l);
     r.out.resize(input.size());
     memory.read(out, std::as_writable_bytes(std::span(r.out)));
@@ -124,8 +124,8 @@ TEST_CASE("points of a 2D texture under every address mode") {
         const float x = static_cast<float>(i) * 0.75f - 8.f, y = static_cast<float>(i % 7) * 1.25f - 3.f;
         return normalized ? std::array{x / 8, y / 4, 0.f} : std::array{x, y, 0.f};
       });
-      const Run r =
-          d.run(image_kernel(std::string(k2d) + kStore), create_texture(d.memory, {d.image, s}), at);
+      const ImageRun r =
+          d.run(image_kernel(std::string(k2d) + kStoreTexel), create_texture(d.memory, {d.image, s}), at);
       CHECK(r.text() == "");
       const bool folds = mode == AddressMode::wrap || mode == AddressMode::mirror;
       const AddressMode used = folds && !normalized ? AddressMode::clamp : mode;
@@ -151,9 +151,10 @@ TEST_CASE("linear filtering in one, two and three dimensions") {
     return std::array{1.f + static_cast<float>(i) * 0.1875f, 6.5f - static_cast<float>(i) * 0.125f,
                       1.f + static_cast<float>(i % 16) * 0.125f};
   });
-  Run r = d.run(
-      image_kernel(std::string("tex.3d.v4.f32.f32 {%r1,%r2,%r3,%r4}, [%handle, {%x,%y,%z,%z}];") + kStore),
-      create_texture(d.memory, {d.image, s}), at);
+  ImageRun r =
+      d.run(image_kernel(std::string("tex.3d.v4.f32.f32 {%r1,%r2,%r3,%r4}, [%handle, {%x,%y,%z,%z}];") +
+                         kStoreTexel),
+            create_texture(d.memory, {d.image, s}), at);
   CHECK(r.text() == "");
   for (std::size_t i = 0; i < 32; ++i) {
     const float v = at[4 * i] - 0.5f + 10 * (at[4 * i + 1] - 0.5f) + 100 * (at[4 * i + 2] - 0.5f);
@@ -162,7 +163,7 @@ TEST_CASE("linear filtering in one, two and three dimensions") {
   }
   // Half way over the edge: clamped.
   d.fill(ImageShape::one, ChannelFormat::f32, 1, {4, 1, 1}, ramp);
-  r = d.run(image_kernel(std::string("tex.1d.v4.f32.f32 {%r1,%r2,%r3,%r4}, [%handle, {%x}];") + kStore),
+  r = d.run(image_kernel(std::string("tex.1d.v4.f32.f32 {%r1,%r2,%r3,%r4}, [%handle, {%x}];") + kStoreTexel),
             create_texture(d.memory, {d.image, s}), coordinates([](int i) {
               return std::array{static_cast<float>(i) / 4, 0.f, 0.f};
             }));
@@ -180,16 +181,16 @@ TEST_CASE("integers, normalized floats and fetches of linear memory") {
   const auto at = coordinates([](int i) {
     return std::array{static_cast<float>(i % 8), static_cast<float>(i / 8), 0.f};
   });
-  Run r =
-      d.run(image_kernel(std::string("tex.2d.v4.s32.f32 {%r1,%r2,%r3,%r4}, [%handle, {%x,%y}];") + kStore),
-            create_texture(d.memory, {d.image, {}}), at);
+  ImageRun r = d.run(
+      image_kernel(std::string("tex.2d.v4.s32.f32 {%r1,%r2,%r3,%r4}, [%handle, {%x,%y}];") + kStoreTexel),
+      create_texture(d.memory, {d.image, {}}), at);
   CHECK(r.text() == "");
   for (std::size_t i = 0; i < 32; ++i)
     for (std::size_t c = 0; c < 4; ++c)
       CHECK(static_cast<int>(r.out[4 * i + c]) == static_cast<int>(i + 30 * c) - 64);
   Sampler s;
   s.normalized_float = true;
-  r = d.run(image_kernel(std::string(k2d) + kStore), create_texture(d.memory, {d.image, s}), at);
+  r = d.run(image_kernel(std::string(k2d) + kStoreTexel), create_texture(d.memory, {d.image, s}), at);
   for (std::size_t i = 0; i < 32; ++i)
     CHECK(r.value(i, 1) == static_cast<float>(static_cast<int>(i) - 34) / 127.f);
 
@@ -197,7 +198,7 @@ TEST_CASE("integers, normalized floats and fetches of linear memory") {
          [](auto x, auto, auto, auto) { return static_cast<float>(x * 5); });
   r = d.run(
       image_kernel(std::string("mov.b32 %r9, %t; tex.1d.v4.u32.s32 {%r1,%r2,%r3,%r4}, [%handle, {%r9}];") +
-                   kStore),
+                   kStoreTexel),
       create_texture(d.memory, {d.image, {}}), {});
   CHECK(r.text() == "");
   for (std::size_t i = 0; i < 32; ++i) CHECK(r.out[4 * i] == (i < 24 ? 5 * i : 0));  // outside: zero
@@ -209,9 +210,10 @@ TEST_CASE("layers, cubes, gathers, offsets and levels") {
   auto at = coordinates([](int i) {
     return std::array{static_cast<float>(i % 4), static_cast<float>(i / 4 % 4), 0.f};
   });
-  Run r = d.run(
-      image_kernel(std::string("tex.a2d.v4.f32.f32 {%r1,%r2,%r3,%r4}, [%handle, {%t,%x,%y,%y}];") + kStore),
-      create_texture(d.memory, {d.image, {}}), at);
+  ImageRun r =
+      d.run(image_kernel(std::string("tex.a2d.v4.f32.f32 {%r1,%r2,%r3,%r4}, [%handle, {%t,%x,%y,%y}];") +
+                         kStoreTexel),
+            create_texture(d.memory, {d.image, {}}), at);
   CHECK(r.text() == "");
   for (std::uint32_t i = 0; i < 32; ++i) CHECK(r.value(i) == ramp(i % 4, i / 4 % 4, std::min(i, 4u), 0));
 
@@ -220,7 +222,7 @@ TEST_CASE("layers, cubes, gathers, offsets and levels") {
       image_kernel(
           "mov.b32 %r8, 1; mov.b32 %r9, -1; tex.2d.v4.f32.f32 {%r1,%r2,%r3,%r4}|%p1, [%handle, {%x,%y}], "
           "{%r8,%r9}; @!%p1 trap; " +
-          std::string(kStore)),
+          std::string(kStoreTexel)),
       create_texture(d.memory, {d.image, {}}), at);
   CHECK(r.text() == "");
   for (std::uint32_t i = 0; i < 32; ++i)
@@ -229,8 +231,9 @@ TEST_CASE("layers, cubes, gathers, offsets and levels") {
   at = coordinates([](int i) {
     return std::array{1.f + static_cast<float>(i % 2), 1.f + static_cast<float>(i / 16), 0.f};
   });
-  r = d.run(image_kernel(std::string("tld4.g.2d.v4.f32.f32 {%r1,%r2,%r3,%r4}, [%handle, {%x,%y}];") + kStore),
-            create_texture(d.memory, {d.image, {}}), at);
+  r = d.run(
+      image_kernel(std::string("tld4.g.2d.v4.f32.f32 {%r1,%r2,%r3,%r4}, [%handle, {%x,%y}];") + kStoreTexel),
+      create_texture(d.memory, {d.image, {}}), at);
   CHECK(r.text() == "");
   for (std::uint32_t i = 0; i < 32; ++i) {
     const std::uint32_t x = i % 2, y = i / 16;
@@ -247,9 +250,9 @@ TEST_CASE("layers, cubes, gathers, offsets and levels") {
     v[static_cast<std::size_t>(i % 3)] = i / 3 % 2 == 0 ? 2.f : -2.f;
     return v;
   });
-  r = d.run(
-      image_kernel(std::string("tex.cube.v4.f32.f32 {%r1,%r2,%r3,%r4}, [%handle, {%x,%y,%z,%z}];") + kStore),
-      create_texture(d.memory, {d.image, {}}), at);
+  r = d.run(image_kernel(std::string("tex.cube.v4.f32.f32 {%r1,%r2,%r3,%r4}, [%handle, {%x,%y,%z,%z}];") +
+                         kStoreTexel),
+            create_texture(d.memory, {d.image, {}}), at);
   CHECK(r.text() == "");
   for (int i = 0; i < 32; ++i)
     CHECK(r.value(static_cast<std::size_t>(i)) == static_cast<float>(2 * (i % 3) + i / 3 % 2));
@@ -265,7 +268,7 @@ TEST_CASE("layers, cubes, gathers, offsets and levels") {
   s.mipmap_filter = FilterMode::linear;
   s.max_mipmap_level = 9;
   r = m.run(image_kernel(std::string("tex.level.2d.v4.f32.f32 {%r1,%r2,%r3,%r4}, [%handle, {%x,%x}], %y;") +
-                         kStore),
+                         kStoreTexel),
             create_texture(m.memory, {mipmapped, s}), coordinates([](int i) {
               return std::array{0.5f, static_cast<float>(i) / 16, 0.f};
             }));
@@ -281,7 +284,7 @@ TEST_CASE("surfaces: bytes, formats, edges and reductions") {
   const std::uint64_t surface = create_surface(d.memory, d.image);
   // Every texel is doubled, then read again: x counts bytes.
   const std::string place = "and.b32 %r20, %t, 7; shl.b32 %r21, %r20, 2; shr.u32 %r22, %t, 3;\n";
-  Run r = d.run(
+  ImageRun r = d.run(
       image_kernel(place + "suld.b.2d.v2.b16.trap {%h1,%h2}, [%handle, {%r21,%r22}]; add.u16 %h1, %h1, %h1;\n"
                            "sust.b.2d.v2.b16.trap [%handle, {%r21,%r22}], {%h1,%h2};\n"
                            "suld.b.2d.b32.trap %r1, [%handle, {%r21,%r22}]; st.global.u32 [%o], %r1;"),
@@ -333,10 +336,10 @@ TEST_CASE("references of the module, samplers of their own, queries") {
   const Module module = Module::from_ptx(image_kernel(
       "tex.2d.v4.f32.f32 {%r1,%r2,%r3,%r4}, [image, {%x,%y}]; mov.u64 %d1, image;\n"
       "tex.2d.v4.f32.f32 {%r2,%r5,%r6,%r7}, [%d1, {%x,%y}]; txq.width.b32 %r3, [image]; suq.height.b32 %r4, [%handle];" +
-          std::string(kStore),
+          std::string(kStoreTexel),
       ".global .texref image;\n"));
   bind_texture(d.memory, module, "image", {d.image, {}});
-  Run r = d.run(module, create_surface(d.memory, d.image), at);
+  ImageRun r = d.run(module, create_surface(d.memory, d.image), at);
   CHECK(r.text() == "");
   for (std::uint32_t i = 0; i < 32; ++i) {
     CHECK(r.value(i) == ramp(i % 8, i / 8, 0, 0));
@@ -345,7 +348,7 @@ TEST_CASE("references of the module, samplers of their own, queries") {
     CHECK(r.out[4 * i + 3] == 4);
   }
   std::string text = image_kernel(
-      "tex.2d.v4.f32.f32 {%r1,%r2,%r3,%r4}, [image, s, {%x,%y}];" + std::string(kStore),
+      "tex.2d.v4.f32.f32 {%r1,%r2,%r3,%r4}, [image, s, {%x,%y}];" + std::string(kStoreTexel),
       ".global .texref image;\n.global .samplerref s = { addr_mode_0 = wrap, addr_mode_1 = mirror, "
       "filter_mode = nearest, force_unnormalized_coords = 0 };\n");
   text.replace(text.find("sm_90a"), 6, "sm_90a, texmode_independent");
@@ -363,18 +366,20 @@ TEST_CASE("references of the module, samplers of their own, queries") {
 TEST_CASE("what a texture or surface finds") {
   Device d;
   d.fill(ImageShape::two, ChannelFormat::f32, 1, {8, 4, 1}, ramp);
-  const std::string fetch = image_kernel(std::string(k2d) + kStore);
+  const std::string fetch = image_kernel(std::string(k2d) + kStoreTexel);
   const std::uint64_t surface = create_surface(d.memory, d.image);
-  const auto finds = [](const Run& r, const char* kind) {
+  const auto finds = [](const ImageRun& r, const char* kind) {
     INFO(std::string(kind) << " expected, got " << r.text());
     CHECK(r.text().find(kind) != std::string::npos);
   };
   finds(d.run(fetch, 12345, {}), "bad-handle");
   finds(d.run(fetch, surface, {}), "bad-handle");  // a surface is no texture
-  finds(d.run(image_kernel(std::string("tex.1d.v4.f32.f32 {%r1,%r2,%r3,%r4}, [%handle, {%x}];") + kStore),
-              create_texture(d.memory, {d.image, {}}), {}),
-        "bad-handle");
-  finds(d.run(image_kernel(std::string("tex.2d.v4.u32.f32 {%r1,%r2,%r3,%r4}, [%handle, {%x,%y}];") + kStore),
+  finds(
+      d.run(image_kernel(std::string("tex.1d.v4.f32.f32 {%r1,%r2,%r3,%r4}, [%handle, {%x}];") + kStoreTexel),
+            create_texture(d.memory, {d.image, {}}), {}),
+      "bad-handle");
+  finds(d.run(image_kernel(std::string("tex.2d.v4.u32.f32 {%r1,%r2,%r3,%r4}, [%handle, {%x,%y}];") +
+                           kStoreTexel),
               create_texture(d.memory, {d.image, {}}), {}),
         "bad-handle");
   // Texels nobody wrote; one beside them that the filter does not weigh is no matter.
@@ -403,7 +408,8 @@ TEST_CASE("what a texture or surface finds") {
           surface, {}, 1, 2),
       "global-race");
   // Coordinates nobody wrote; freed memory.
-  finds(d.run(image_kernel(std::string("tex.2d.v4.f32.f32 {%r1,%r2,%r3,%r4}, [%handle, {%x,%f9}];") + kStore),
+  finds(d.run(image_kernel(std::string("tex.2d.v4.f32.f32 {%r1,%r2,%r3,%r4}, [%handle, {%x,%f9}];") +
+                           kStoreTexel),
               texture, {}),
         "uninitialized-register");
   d.memory.free(d.data);

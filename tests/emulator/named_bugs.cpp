@@ -18,7 +18,7 @@ Setup threads(std::uint32_t count) {
   s.block = {count, 1, 1};
   return s;
 }
-Setup blocks(std::uint32_t count) {
+Setup grid_of(std::uint32_t count) {
   Setup s;
   s.grid = {count, 1, 1};
   return s;
@@ -79,7 +79,7 @@ std::vector<Bug> bugs() {
        "mov.u32 %r6, 0; add.u32 %r6, %r6, 1; st.global.u32 [%o], %r6;"},
       {"blocks count without an atomic", "global-race",
        "@%p1 ld.global.u32 %r6, [%in]; add.u32 %r6, %r6, %ctaid.x; @%p1 st.global.u32 [%in], %r6;",
-       "@%p1 red.global.add.u32 [%in], 1;", blocks(4)},
+       "@%p1 red.global.add.u32 [%in], 1;", grid_of(4)},
       {"cp.async is read before it is waited for", "async-memory", copy + get,
        copy + "cp.async.wait_group 0;" + get},
       {"a bulk load is read before its mbarrier", "async-memory", init + visible + expect + load + get,

@@ -13,7 +13,7 @@ using namespace emulator_test;
 
 namespace {
 
-struct Form {
+struct PtxForm {
   std::string arch, text;
   bool known = true;
 };
@@ -29,14 +29,14 @@ void unfold(const std::string& text, std::vector<std::string>& out) {
 }
 
 /// Lines "ARCH TEXT", or "ARCH ! TEXT" of what is known to be missing; {%r1..4} is {%r1,%r2,%r3,%r4}, {{a|b}} either.
-std::vector<Form> read_forms() {
+std::vector<PtxForm> read_ptx_forms() {
   std::ifstream file(KILN_SOURCE_DIR "/tests/data/ptx_forms.txt");
   REQUIRE(file);
-  std::vector<Form> forms;
+  std::vector<PtxForm> forms;
   static const std::regex range(R"(\{(%[a-z]+)(\d+)\.\.(\d+)\})");
   for (std::string line; std::getline(file, line);) {
     if (line.empty() || line[0] == '#') continue;
-    Form f;
+    PtxForm f;
     std::istringstream in(line);
     in >> f.arch >> std::ws;
     f.known = in.peek() != '!';
@@ -57,7 +57,7 @@ std::vector<Form> read_forms() {
 }
 
 /// A kernel of `forms`, which nobody runs.
-std::string program(const std::string& arch, std::span<const std::string> forms) {
+std::string program_of_forms(const std::string& arch, std::span<const std::string> forms) {
   std::string text = ".version 9.0\n.target " + arch + R"(
 .address_size 64
 .file 1 "a.cu"
@@ -80,35 +80,26 @@ std::string program(const std::string& arch, std::span<const std::string> forms)
   return text + "ret; }\n";
 }
 
-std::string error_of(const std::string& text) {
-  try {
-    Module::from_ptx(text);
-    return {};
-  } catch (const Error& e) {
-    return e.what();
-  }
-}
-
 }  // namespace
 
 TEST_CASE("every form of every instruction is known") {
   std::map<std::string, std::vector<std::string>> by_arch;
   std::size_t count = 0;
-  for (const Form& f : read_forms()) {
+  for (const PtxForm& f : read_ptx_forms()) {
     if (f.known) {
       by_arch[f.arch].push_back(f.text);
       ++count;
       continue;
     }
     INFO(f.text);
-    CHECK(error_of(program(f.arch, std::span(&f.text, 1))) != "");  // else take its mark away
+    CHECK(error_of(program_of_forms(f.arch, std::span(&f.text, 1))) != "");  // else take its mark away
   }
   CHECK(count > 20000);
   for (const auto& [arch, forms] : by_arch) {
-    if (error_of(program(arch, forms)).empty()) continue;
+    if (error_of(program_of_forms(arch, forms)).empty()) continue;
     for (const std::string& f : forms) {
       INFO(arch << " " << f);
-      CHECK(error_of(program(arch, std::span(&f, 1))) == "");
+      CHECK(error_of(program_of_forms(arch, std::span(&f, 1))) == "");
     }
   }
 }

@@ -10,7 +10,8 @@ using namespace emulator_test;
 
 namespace {
 
-constexpr std::size_t kImage = 12288;  // A at 0, B at 4096, rows of 32 bytes without swizzle; and some room
+constexpr std::size_t kFindingsImage =
+    12288;  // A at 0, B at 4096, rows of 32 bytes without swizzle; and some room
 
 /// Descriptors of A and B in %d5 and %d6.
 const std::string kDescriptors =
@@ -28,8 +29,8 @@ std::string chain() {
   const std::string commit =
       "@%p5 tcgen05.commit.cta_group::1.mbarrier::arrive::one.shared::cluster.b64 [%r8];";
   return blackwell(
-      image_declarations(kImage),
-      prologue(kImage) + kDescriptors + "@%p2 bra FIRST; elect.sync _|%p5, -1;\n" + product +
+      image_declarations(kFindingsImage),
+      prologue(kFindingsImage) + kDescriptors + "@%p2 bra FIRST; elect.sync _|%p5, -1;\n" + product +
           "0; // first\n" + commit + " // commit 1\nFIRST:\n" + wait_phase(0, "W1") +
           "tcgen05.ld.sync.aligned.32x32b.x2.b32 {%r100,%r101}, [%r10];\ntcgen05.wait::ld.sync.aligned;\n"
           "add.u32 %r100, %r100, 0; tcgen05.st.sync.aligned.32x32b.x2.b32 [%r10], {%r100,%r101};\n"
@@ -41,7 +42,7 @@ std::string chain() {
 
 /// Values that are all finite, whatever their type.
 std::vector<std::uint32_t> ones() {
-  return std::vector<std::uint32_t>(kImage / 4, 0x3f803f80);
+  return std::vector<std::uint32_t>(kFindingsImage / 4, 0x3f803f80);
 }
 Outcome run_block(const std::string& ptx, Policy policy = Policy::eager, Dim3 cluster = {}) {
   return run(ptx, {.grid = cluster,

@@ -15,7 +15,7 @@ struct Made {
   std::vector<std::vector<double>> a, b;  ///< by step
 };
 
-Made make(const Product& p, unsigned seed) {
+Made made_of(const Product& p, unsigned seed) {
   Made made;
   std::mt19937 random(seed);
   const std::size_t image_bytes = static_cast<std::size_t>(p.steps) * (kStepA + kStepB);
@@ -94,7 +94,7 @@ double cell(const Product& p, const Outcome& o, int row, int column) {
 
 /// The bound: f32 sums of `terms` products, each rounded once; f16 rounds each step besides.
 void check_product(const Product& p, unsigned seed = 1) {
-  const Made made = make(p, seed);
+  const Made made = made_of(p, seed);
   for (const Policy policy : kPolicies) {
     const Outcome o = run(
         made.ptx,

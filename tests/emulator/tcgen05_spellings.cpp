@@ -10,7 +10,7 @@ using namespace emulator_test;
 
 namespace {
 
-constexpr std::size_t kImage = 12288;  // A at 0, B at 4096, rows of 32 bytes without swizzle
+constexpr std::size_t kSpellingImage = 12288;  // A at 0, B at 4096, rows of 32 bytes without swizzle
 
 /// What a program says in its own way.
 struct Spelling {
@@ -28,11 +28,11 @@ const Spelling kPlain = {
     .load =
         "tcgen05.ld.sync.aligned.32x32b.x8.b32 {%r100,%r101,%r102,%r103,%r104,%r105,%r106,%r107}, [%r10];\n"};
 
-std::string program(const Spelling& s) {
+std::string spelled(const Spelling& s) {
   std::string body =
       "mul.lo.u32 %r1, %t, 16; mov.u32 %r2, s; cvt.u64.u32 %d1, %r1; add.u64 %d1, %d1, %in; add.u32 %r2, %r2, %r1;\n"
       "COPY: setp.ge.u32 %p1, %r1, " +
-      std::to_string(kImage) +
+      std::to_string(kSpellingImage) +
       "; @%p1 bra COPIED; ld.global.v4.u32 {%r3,%r4,%r5,%r6}, [%d1]; st.shared.v4.u32 [%r2], {%r3,%r4,%r5,%r6};\n"
       "add.u32 %r1, %r1, 2048; add.u32 %r2, %r2, 2048; add.u64 %d1, %d1, 2048; bra COPY;\nCOPIED:\n"
       "fence.proxy.async.shared::cta; mov.u32 %r7, base; mov.u32 %r8, bar; mov.u32 %r9, s; setp.ne.u32 %p2, %w, 0;\n"
@@ -46,7 +46,7 @@ std::string program(const Spelling& s) {
       "tcgen05.wait::ld.sync.aligned; mul.wide.u32 %d9, %t, 32; add.u64 %d9, %d9, %out;\n"
       "st.global.v4.u32 [%d9], {%r100,%r101,%r102,%r103}; st.global.v4.u32 [%d9+16], {%r104,%r105,%r106,%r107};\n"
       "bar.sync 0; @!%p2 tcgen05.dealloc.cta_group::1.sync.aligned.b32 %tm, 32;\n";
-  std::string ptx = blackwell(".shared .align 1024 .b8 s[" + std::to_string(kImage) +
+  std::string ptx = blackwell(".shared .align 1024 .b8 s[" + std::to_string(kSpellingImage) +
                                   "];\n.shared .align 8 .b64 bar;\n.shared .align 4 .b32 base;\n",
                               body);
   ptx.replace(ptx.find("9.0"), 3, s.version);
@@ -55,14 +55,14 @@ std::string program(const Spelling& s) {
 }
 
 Outcome run_spelling(const Spelling& s, Policy policy) {
-  std::vector<std::uint32_t> input(kImage / 4);
+  std::vector<std::uint32_t> input(kSpellingImage / 4);
   std::mt19937 random(2);
   for (std::uint32_t& v : input) {
     double a = 0, b = 0;
     v = encoded(t5::Element::bf16, random, a);
     v |= encoded(t5::Element::bf16, random, b) << 16;
   }
-  return run(program(s), {.block = {128, 1, 1}, .policy = policy, .outputs = 1024, .input = input});
+  return run(spelled(s), {.block = {128, 1, 1}, .policy = policy, .outputs = 1024, .input = input});
 }
 
 Spelling with(const std::function<void(Spelling&)>& change) {

@@ -10,7 +10,7 @@ using namespace emulator_test;
 
 namespace {
 
-constexpr std::size_t kImage = 8192;
+constexpr std::size_t kValuesImage = 8192;
 
 /// Registers %rFIRST.. of a thread to out[thread * 64 + i].
 std::string store_out(int first, int count) {
@@ -30,8 +30,8 @@ std::string fill_cells() {
 }
 
 Outcome run_body(const std::string& body, Policy policy, std::vector<std::uint32_t> input = {}) {
-  if (input.empty()) input.assign(kImage / 4, 0);
-  return run(blackwell(image_declarations(kImage), prologue(kImage) + body + epilogue()),
+  if (input.empty()) input.assign(kValuesImage / 4, 0);
+  return run(blackwell(image_declarations(kValuesImage), prologue(kValuesImage) + body + epilogue()),
              {.block = {128, 1, 1}, .policy = policy, .outputs = 128 * 64, .input = std::move(input)});
 }
 
@@ -153,7 +153,7 @@ TEST_CASE("tcgen05.cp: the lanes that each row of shared memory reaches") {
   for (const Policy policy : kPolicies)
     for (const Copy& c : copies) {
       // Core matrices of 8 rows of 16 bytes: the next 8 rows 128 bytes on, the second 16 bytes of a row 2048.
-      std::vector<std::uint32_t> image(kImage / 4, 0);
+      std::vector<std::uint32_t> image(kValuesImage / 4, 0);
       for (int r = 0; r < c.rows; ++r)
         for (int w = 0; w < c.words; ++w)
           image[static_cast<std::size_t>(r % 8 * 4 + r / 8 * 32 + w / 4 * 512 + w % 4)] =
@@ -196,7 +196,7 @@ TEST_CASE("tcgen05.shift moves lanes down within each quarter") {
 
 TEST_CASE("lane masks keep what was there, scale-input-d halves it, negated operands subtract") {
   // All elements 1: a product adds 16 to every cell.
-  std::vector<std::uint32_t> ones(kImage / 4, 0x3f803f80);
+  std::vector<std::uint32_t> ones(kValuesImage / 4, 0x3f803f80);
   const auto product = [](const std::string& idesc, const std::string& rest) {
     return "@%p5 tcgen05.mma.cta_group::1.kind::f16 [%tm], %d5, %d6, " + idesc + rest + ";\n";
   };
@@ -223,7 +223,7 @@ TEST_CASE("lane masks keep what was there, scale-input-d halves it, negated oper
 }
 
 TEST_CASE("collectors keep the operand's values") {
-  std::vector<std::uint32_t> ones(kImage / 4, 0x3f803f80);
+  std::vector<std::uint32_t> ones(kValuesImage / 4, 0x3f803f80);
   const Outcome o = run_body(
       "shr.u32 %r11, %r9, 4; cvt.u64.u32 %d5, %r11; or.b64 %d5, %d5, 0x400800800000; add.u64 %d6, %d5, 256;\n"
       "add.u32 %r12, %tm, 32; @%p2 bra DONE; elect.sync _|%p5, -1;\n"
@@ -255,12 +255,13 @@ TEST_CASE("tcgen05.ld.red: the least and the largest of what a thread loads, bes
     // The registers are read without a wait: the first read completes the load.
     body += store_out(100, count) + "mul.wide.u32 %d9, %t, 256; add.u64 %d9, %d9, %out;\n" +
             "st.global.u32 [%d9+200], %r140;\n";
-    std::string text = blackwell(image_declarations(kImage), prologue(kImage) + body + epilogue());
+    std::string text =
+        blackwell(image_declarations(kValuesImage), prologue(kValuesImage) + body + epilogue());
     text.replace(text.find("sm_100a"), 7, "sm_103a");
     const Outcome o = run(text, {.block = {128, 1, 1},
                                  .policy = policy,
                                  .outputs = 128 * 64,
-                                 .input = std::vector<std::uint32_t>(kImage / 4, 0)});
+                                 .input = std::vector<std::uint32_t>(kValuesImage / 4, 0)});
     REQUIRE(o.text() == "");
     return o.out;
   };
@@ -294,8 +295,8 @@ TEST_CASE("tcgen05.ld.red: the least and the largest of what a thread loads, bes
 TEST_CASE("tcgen05.ld.red of cells that nobody wrote is unknown") {
   const auto text = [](int columns) {
     std::string t = blackwell(
-        image_declarations(kImage),
-        prologue(kImage) +
+        image_declarations(kValuesImage),
+        prologue(kValuesImage) +
             "mov.b32 %r200, 0x3f800000; mov.b32 %r201, 0x3f800000;\n"
             "tcgen05.st.sync.aligned.32x32b.x2.b32 [%r10], {%r200, %r201};\ntcgen05.wait::st.sync.aligned;\n"
             "tcgen05.ld.red.sync.aligned.32x32b.x" +
@@ -307,7 +308,7 @@ TEST_CASE("tcgen05.ld.red of cells that nobody wrote is unknown") {
     return run(t, {.block = {128, 1, 1},
                    .policy = Policy::eager,
                    .outputs = 128 * 64,
-                   .input = std::vector<std::uint32_t>(kImage / 4, 0)})
+                   .input = std::vector<std::uint32_t>(kValuesImage / 4, 0)})
         .text();
   };
   CHECK(text(2) == "");

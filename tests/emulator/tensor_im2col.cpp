@@ -9,6 +9,7 @@
 
 #include "emulator/tensor/tma.hpp"
 #include "tests/emulator/machine_support.hpp"
+#include "tests/emulator/tensor_support.hpp"
 
 using namespace emulator_test;
 
@@ -28,12 +29,6 @@ TensorMapRequest image_map() {
   return map;
 }
 
-struct Source {
-  bool oob;
-  std::uint64_t global;
-  bool operator==(const Source&) const = default;
-};
-
 /// Pixel `number` of the images' bounding boxes, counted from the first one of image 0, by division; `at` is where the
 /// filter's corner is.
 void corner_of(const TensorMapRequest& map, std::int64_t number, std::int64_t* at) {
@@ -46,9 +41,9 @@ void corner_of(const TensorMapRequest& map, std::int64_t number, std::int64_t* a
   at[map.rank - 2] = number;
 }
 
-std::map<std::uint32_t, Source> reference(const TensorMapRequest& map, std::int64_t number, int channel,
-                                          const std::uint16_t* offsets) {
-  std::map<std::uint32_t, Source> image;
+CopiedBytes reference_im2col(const TensorMapRequest& map, std::int64_t number, int channel,
+                             const std::uint16_t* offsets) {
+  CopiedBytes image;
   const std::uint32_t size = bytes_of(map.type), span = 16u << static_cast<unsigned>(map.swizzle);
   const std::uint32_t pitch = map.swizzle == Swizzle::none ? map.box[0] * size : span;
   for (std::uint32_t pixel = 0; pixel < map.box[1]; ++pixel) {
@@ -65,19 +60,10 @@ std::map<std::uint32_t, Source> reference(const TensorMapRequest& map, std::int6
       const std::int64_t c = channel + static_cast<std::int64_t>(byte / size);
       const bool there = inside && c >= 0 && c < static_cast<std::int64_t>(map.dims[0]);
       const std::uint32_t to = swizzle_address(map.swizzle, pixel * pitch + byte);
-      image[to] = there ? Source{false, global + static_cast<std::uint64_t>(c) * size + byte % size}
-                        : Source{true, 0};
+      image[to] = there ? CopiedByte{false, global + static_cast<std::uint64_t>(c) * size + byte % size}
+                        : CopiedByte{true, 0};
     }
   }
-  return image;
-}
-
-std::map<std::uint32_t, Source> image_of(const std::vector<BoxRun>& runs) {
-  std::map<std::uint32_t, Source> image;
-  for (const BoxRun& run : runs)
-    for (std::uint32_t i = 0; i < run.bytes; ++i)
-      image[swizzle_address(run.swizzle, run.shared + i)] =
-          run.oob ? Source{true, 0} : Source{false, run.global + i};
   return image;
 }
 
@@ -133,7 +119,7 @@ TEST_CASE("the walk over pixels equals the definition by index, every rank, swiz
     std::uint32_t bytes = 0;
     for (const BoxRun& run : runs) bytes += run.bytes;
     REQUIRE(bytes == box_bytes(map));
-    REQUIRE((image_of(runs) == reference(map, number, channel, offsets)));
+    REQUIRE((copied_by(runs) == reference_im2col(map, number, channel, offsets)));
   }
 }
 
@@ -144,12 +130,12 @@ TEST_CASE("by hand: 64 pixels of 14 x 9 images from W = 7, H = 7 of image 4") {
   const std::uint16_t none[2] = {0, 0}, one[2] = {1, 1};
   std::vector<BoxRun> runs;
   im2col_runs(map, at, none, 0, runs);
-  CHECK(image_of(runs).at(0).global == map.address + 7 * 128 + 7 * 128 * 9 + 4 * 128 * 63);
+  CHECK(copied_by(runs).at(0).global == map.address + 7 * 128 + 7 * 128 * 9 + 4 * 128 * 63);
   runs.clear();
   im2col_runs(map, at, one, 0, runs);
-  CHECK(image_of(runs).at(0).global == map.address + 8 * 128 + 8 * 128 * 9 + 4 * 128 * 63);
+  CHECK(copied_by(runs).at(0).global == map.address + 8 * 128 + 8 * 128 * 9 + 4 * 128 * 63);
   // The box ends at W = 12 and H = 7: pixel 6 starts the next image at its corner (-1, -1), offset to (0, 0).
-  CHECK(image_of(runs).at(6 * 16).global == map.address + 5 * 128 * 63);
+  CHECK(copied_by(runs).at(6 * 16).global == map.address + 5 * 128 * 63);
 }
 
 TEST_CASE("im2col maps: each rule with the offending value") {
@@ -228,7 +214,8 @@ struct Images {
 };
 
 /// Thread 0 loads 32 pixels of 32 bytes from image 1 with the filter's corner at (W, H), and each thread stores one.
-std::string load(const std::string& corner, const std::string& offsets, const std::string& mode = "im2col") {
+std::string load_pixels(const std::string& corner, const std::string& offsets,
+                        const std::string& mode = "im2col") {
   return "@%p1 mbarrier.init.shared.b64 [%r2], 1; fence.mbarrier_init.release.cluster; bar.sync 0;\n"
          "mov.u32 %r5, 0; mov.u32 %r6, 1; mov.u16 %h1, " +
          offsets.substr(0, 1) + "; mov.u16 %h2, " + offsets.substr(1) +
@@ -250,7 +237,7 @@ TEST_CASE("a kernel loads the columns of a convolution") {
     for (const auto& [r, s] : {std::pair{0, 0}, {1, 2}, {2, 0}}) {
       Images images;
       images.request.oob_fill = r == 2 ? OobFill::nan : OobFill::zeros;
-      const Report report = images.run(load("-1, -1", std::to_string(s) + std::to_string(r)), policy);
+      const Report report = images.run(load_pixels("-1, -1", std::to_string(s) + std::to_string(r)), policy);
       for (const Finding& f : report.findings) FAIL_CHECK(f.kind << ": " << f.message);
       const auto got = images.results(32 * 8);
       for (int p = 0; p < 32; ++p)
@@ -301,9 +288,10 @@ TEST_CASE("mistakes with im2col copies") {
     REQUIRE(report.findings.size() >= 1);
     return report.findings[0].kind + ": " + report.findings[0].message;
   };
-  CHECK(kind(load("-2, -1", "00")) ==
+  CHECK(kind(load_pixels("-2, -1", "00")) ==
         "bad-coordinates: im2col copy at W = -2: the bounding box is from -1 to 3");
-  CHECK(kind(load("-1, -1", "00", "tile")) == "bad-tensor-map: a copy in tiled mode with an im2col map");
-  CHECK(kind(load("-1, -1", "00"), TensorMapMode::tiled) ==
+  CHECK(kind(load_pixels("-1, -1", "00", "tile")) ==
+        "bad-tensor-map: a copy in tiled mode with an im2col map");
+  CHECK(kind(load_pixels("-1, -1", "00"), TensorMapMode::tiled) ==
         "bad-tensor-map: an im2col copy with a tiled map");
 }

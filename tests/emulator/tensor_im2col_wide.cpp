@@ -9,17 +9,11 @@
 
 #include "emulator/tensor/tma.hpp"
 #include "tests/emulator/machine_support.hpp"
+#include "tests/emulator/tensor_support.hpp"
 
 using namespace emulator_test;
 
 namespace {
-
-struct Source {
-  bool oob;
-  std::uint64_t global;
-  bool operator==(const Source&) const = default;
-};
-using Image = std::map<std::uint32_t, Source>;
 
 /// W and the image of pixel `number` of the walk.
 std::pair<std::int64_t, std::int64_t> pixel(const TensorMapRequest& map, const std::vector<std::int32_t>& at,
@@ -47,8 +41,9 @@ std::vector<std::int64_t> order(const TensorMapRequest& map, int halo) {
   return pixels;
 }
 
-Image reference(const TensorMapRequest& map, const std::vector<std::int32_t>& at, int halo, int offset) {
-  Image image;
+CopiedBytes reference_im2col_w(const TensorMapRequest& map, const std::vector<std::int32_t>& at, int halo,
+                               int offset) {
+  CopiedBytes image;
   const std::uint32_t size = bytes_of(map.type), pitch = swizzle_span(map.swizzle);
   std::uint32_t row = 0;
   for (const std::int64_t number : order(map, halo)) {
@@ -65,20 +60,11 @@ Image reference(const TensorMapRequest& map, const std::vector<std::int32_t>& at
       const std::int64_t c = at[0] + static_cast<std::int64_t>(byte / size);
       const bool there = inside && c >= 0 && c < static_cast<std::int64_t>(map.dims[0]);
       image[swizzle_address(map.swizzle, row * pitch + byte)] =
-          there ? Source{false, global + static_cast<std::uint64_t>(c) * size + byte % size}
-                : Source{true, 0};
+          there ? CopiedByte{false, global + static_cast<std::uint64_t>(c) * size + byte % size}
+                : CopiedByte{true, 0};
     }
     ++row;
   }
-  return image;
-}
-
-Image image_of(const std::vector<BoxRun>& runs) {
-  Image image;
-  for (const BoxRun& run : runs)
-    for (std::uint32_t i = 0; i < run.bytes; ++i)
-      image[swizzle_address(run.swizzle, run.shared + i)] =
-          run.oob ? Source{true, 0} : Source{false, run.global + i};
   return image;
 }
 
@@ -133,14 +119,14 @@ TEST_CASE("the walk along W equals the definition by index, every rank, swizzle,
     CAPTURE(round);
     REQUIRE(check_tensor_map(map) == "");
     REQUIRE(decode_tensor_map(encode_tensor_map(map)) == map);
-    const Image want = reference(map, at, info[0], info[1]);
+    const CopiedBytes want = reference_im2col_w(map, at, info[0], info[1]);
     const std::size_t rows = order(map, info[0]).size();
     REQUIRE(add_halo(map, info) == "");
     const std::span coordinates(at.data(), map.rank);
     REQUIRE(check_im2col_wide(map, coordinates) == "");
     std::vector<BoxRun> runs;
     im2col_wide_runs(map, coordinates, info, 0, runs);
-    REQUIRE(image_of(runs) == want);
+    REQUIRE(copied_by(runs) == want);
     CHECK(box_bytes(map) == rows * map.box[0] * bytes_of(map.type));
     CHECK(box_footprint(map) == rows * swizzle_span(map.swizzle));
   }
@@ -184,17 +170,17 @@ TEST_CASE("im2col::w maps and copies: each rule with the offending value") {
 namespace {
 
 /// f32 images of 16 channels, 5 x 3 pixels, `kImages` of them; the value is the element's number.
-constexpr std::uint32_t kChannels = 16, kWidth = 5, kHeight = 3, kImages = 40;
+constexpr std::uint32_t kWalkChannels = 16, kWalkWidth = 5, kWalkHeight = 3, kWalkImages = 40;
 
 struct Loaded {
   Report report;
   std::vector<float> rows;  ///< [row][channel]
 };
 /// One thread loads from (W 3, H 1, image 2) on; `bytes` are expected. Rows go out as they lie, unswizzled.
-Loaded load(TensorMapMode map_mode, const std::string& mode, const std::string& info, std::uint32_t rows,
-            Policy policy, const std::string& target = "sm_100a", std::uint32_t bytes = 0) {
+Loaded load_walk(TensorMapMode map_mode, const std::string& mode, const std::string& info, std::uint32_t rows,
+                 Policy policy, const std::string& target = "sm_100a", std::uint32_t bytes = 0) {
   GlobalMemory memory;
-  std::vector<float> values(kChannels * kWidth * kHeight * kImages);
+  std::vector<float> values(kWalkChannels * kWalkWidth * kWalkHeight * kWalkImages);
   for (std::size_t i = 0; i < values.size(); ++i) values[i] = static_cast<float>(i);
   const std::uint64_t in = memory.allocate(values.size() * 4, "images"), map = memory.allocate(128),
                       out = memory.allocate(rows * 64, "out");
@@ -204,8 +190,8 @@ Loaded load(TensorMapMode map_mode, const std::string& mode, const std::string& 
   request.type = TensorType::f32;
   request.rank = 4;
   request.address = in;
-  request.dims = {kChannels, kWidth, kHeight, kImages, 0};
-  request.strides = {64, 64 * kWidth, 64 * kWidth * kHeight, 0};
+  request.dims = {kWalkChannels, kWalkWidth, kWalkHeight, kWalkImages, 0};
+  request.strides = {64, 64 * kWalkWidth, 64 * kWalkWidth * kWalkHeight, 0};
   request.box = {16, 24, 0, 0, 0};
   request.swizzle = Swizzle::b64;
   memory.write(map, encode_tensor_map(request));
@@ -244,18 +230,19 @@ TEST_CASE("a kernel loads pixels along W with their halo") {
   for (const Policy policy : kPolicies)
     for (const bool fixed : {false, true}) {
       const std::uint32_t rows = fixed ? 128 + 4 * 2 : 24 + 2;
-      const Loaded o = load(fixed ? TensorMapMode::im2col_w128 : TensorMapMode::im2col_w,
-                            fixed ? "im2col::w::128" : "im2col::w", "{2, %h1}", rows, policy);
+      const Loaded o = load_walk(fixed ? TensorMapMode::im2col_w128 : TensorMapMode::im2col_w,
+                                 fixed ? "im2col::w::128" : "im2col::w", "{2, %h1}", rows, policy);
       for (const Finding& f : o.report.findings) FAIL_CHECK(f.kind << ": " << f.message);
       for (std::uint32_t r = 0; r < rows; ++r) {
         // The first pixel is at W = 3, two of image 2 are left in the box; the offset of 1 moves all to the right.
         const std::uint32_t main = fixed ? 128 : rows, halo = r - main;
         const std::uint32_t number = r < main ? r : 32 * (halo % 4) + 32 + halo / 4;
-        const std::uint32_t w = (number + 3) % kWidth + 1, image = 2 + (number + 3) / kWidth;
-        for (std::uint32_t c = 0; c < kChannels; ++c)
-          REQUIRE(
-              o.rows[r * 16 + c] ==
-              (w < kWidth ? static_cast<float>(((image * kHeight + 1) * kWidth + w) * kChannels + c) : 0.0F));
+        const std::uint32_t w = (number + 3) % kWalkWidth + 1, image = 2 + (number + 3) / kWalkWidth;
+        for (std::uint32_t c = 0; c < kWalkChannels; ++c)
+          REQUIRE(o.rows[r * 16 + c] ==
+                  (w < kWalkWidth
+                       ? static_cast<float>(((image * kWalkHeight + 1) * kWalkWidth + w) * kWalkChannels + c)
+                       : 0.0F));
       }
     }
 }
@@ -263,7 +250,7 @@ TEST_CASE("a kernel loads pixels along W with their halo") {
 TEST_CASE("mistakes with im2col::w copies") {
   const auto kind = [](TensorMapMode map, const std::string& mode, const std::string& info,
                        std::uint32_t bytes = 0) {
-    const Loaded o = load(map, mode, info, 26, Policy::lazy, "sm_100a", bytes);
+    const Loaded o = load_walk(map, mode, info, 26, Policy::lazy, "sm_100a", bytes);
     REQUIRE(o.report.findings.size() >= 1);
     return o.report.findings[0].kind + ": " + o.report.findings[0].message;
   };
@@ -277,5 +264,5 @@ TEST_CASE("mistakes with im2col::w copies") {
   CHECK(kind(w, "im2col::w", "{2, %h1}", 24 * 64) ==
         "transaction-count: mbarrier at shared address 13312 has all arrivals, but 128 more bytes came than "
         "expected");
-  CHECK_THROWS_AS(load(w, "im2col::w", "{2, %h1}", 26, Policy::eager, "sm_90a"), Error);
+  CHECK_THROWS_AS(load_walk(w, "im2col::w", "{2, %h1}", 26, Policy::eager, "sm_90a"), Error);
 }

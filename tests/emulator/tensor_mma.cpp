@@ -11,10 +11,11 @@
 
 #include "emulator/tensor/mma.hpp"
 #include "emulator/tensor/numeric.hpp"
+#include "tests/emulator/tensor_support.hpp"
 
 namespace {
 
-using namespace kiln::emulator;
+using namespace emulator_test;
 
 /// Registers of one fragment with the pointers that the functions take.
 struct Fragment {
@@ -29,23 +30,6 @@ struct Fragment {
   std::vector<std::array<std::uint32_t, 32>> words;
   std::vector<std::uint32_t*> pointers;
 };
-
-FloatFormat format_of(MatrixType type) {
-  switch (type) {
-    case MatrixType::f16:
-      return FloatFormat::f16;
-    case MatrixType::bf16:
-      return FloatFormat::bf16;
-    case MatrixType::tf32:
-      return FloatFormat::tf32;
-    case MatrixType::e4m3:
-      return FloatFormat::e4m3;
-    case MatrixType::e5m2:
-      return FloatFormat::e5m2;
-    default:
-      return FloatFormat::f32;
-  }
-}
 
 /// A small random integer that `type` holds exactly, and its bits.
 struct Sample {
@@ -111,10 +95,7 @@ double get_element(const Fragment& fragment, MatrixType type, int lane, int inde
 }
 
 /// The fragment tables of the PTX ISA, section "Matrix Fragments for mma", one entry per element index.
-struct Place {
-  int row, column;
-};
-Place ptx_a(int m, int k, int width, int lane, int i) {
+MatrixPlace ptx_a(int m, int k, int width, int lane, int i) {
   const int group = lane >> 2, t = lane & 3;
   if (width == 64) {  // m8n8k4, m16n8k4, k8, k16
     if (m == 8) return {group, t};
@@ -136,7 +117,7 @@ Place ptx_a(int m, int k, int width, int lane, int i) {
   if (k == 32) return {i < 8 ? group : group + 8, t * 8 + (i & 7)};
   return {i < 8 || (i >= 16 && i < 24) ? group : group + 8, i < 16 ? t * 8 + (i & 7) : t * 8 + (i & 7) + 32};
 }
-Place ptx_b(int width, int lane, int i) {
+MatrixPlace ptx_b(int width, int lane, int i) {
   const int group = lane >> 2, t = lane & 3;
   switch (width) {
     case 64:
@@ -150,7 +131,7 @@ Place ptx_b(int width, int lane, int i) {
       return {i < 8 ? t * 8 + (i & 7) : t * 8 + (i & 7) + 32, group};
   }
 }
-Place ptx_c(int lane, int i) {
+MatrixPlace ptx_c(int lane, int i) {
   return {i < 2 ? lane >> 2 : (lane >> 2) + 8, (lane & 3) * 2 + (i & 1)};
 }
 
@@ -209,7 +190,7 @@ TEST_CASE("mma.sync: every form against a naive product through PTX's fragment t
     for (int lane = 0; lane < 32; ++lane) {
       for (int i = 0; i < op.m * op.k / 32; ++i) {
         const Sample s = sample(op.a, random);
-        const Place p = ptx_a(op.m, op.k, width, lane, i);
+        const MatrixPlace p = ptx_a(op.m, op.k, width, lane, i);
         a_matrix[p.row][p.column] = s.value;
         set_element(a, op.a, lane, i, s.bits);
         const FragmentPlace place = mma_place_a(op, lane, i);
@@ -217,7 +198,7 @@ TEST_CASE("mma.sync: every form against a naive product through PTX's fragment t
       }
       for (int i = 0; i < op.k * 8 / 32; ++i) {
         const Sample s = sample(op.b, random);
-        const Place p = ptx_b(width, lane, i);
+        const MatrixPlace p = ptx_b(width, lane, i);
         b_matrix[p.row][p.column] = s.value;
         set_element(b, op.b, lane, i, s.bits);
         const FragmentPlace place = mma_place_b(op, lane, i);
@@ -234,7 +215,7 @@ TEST_CASE("mma.sync: every form against a naive product through PTX's fragment t
     int failures = 0;
     for (int lane = 0; lane < 32; ++lane) {
       for (int i = 0; i < op.m * 8 / 32; ++i) {
-        const Place p = ptx_c(lane, i);
+        const MatrixPlace p = ptx_c(lane, i);
         double want = c_matrix[p.row][p.column];
         for (int k = 0; k < op.k; ++k) want += a_matrix[p.row][k] * b_matrix[k][p.column];
         failures += get_element(d, op.d, lane, i) != want;
@@ -308,7 +289,7 @@ TEST_CASE("mma.sync b1: population counts") {
       int failures = 0;
       for (int lane = 0; lane < 32; ++lane) {
         for (int i = 0; i < op.m / 4; ++i) {
-          const Place p = ptx_c(lane, i);
+          const MatrixPlace p = ptx_c(lane, i);
           int want = 0;
           for (int k = 0; k < op.k; ++k) {
             const int x = rows[static_cast<std::size_t>(p.row)][static_cast<std::size_t>(k)];

@@ -11,10 +11,11 @@
 
 #include "emulator/tensor/numeric.hpp"
 #include "emulator/tensor/tma.hpp"
+#include "tests/emulator/tensor_support.hpp"
 
 namespace {
 
-using namespace kiln::emulator;
+using namespace emulator_test;
 
 TensorMapRequest plain_map() {
   TensorMapRequest map;
@@ -28,17 +29,10 @@ TensorMapRequest plain_map() {
   return map;
 }
 
-/// What one byte of the shared image must hold.
-struct Source {
-  bool oob;
-  std::uint64_t global;
-  bool operator==(const Source&) const = default;
-};
-
 /// Element by element, from the definition.
-std::map<std::uint32_t, Source> reference(const TensorMapRequest& map, const std::vector<std::int32_t>& at,
-                                          std::uint32_t shared) {
-  std::map<std::uint32_t, Source> image;
+CopiedBytes reference_tile(const TensorMapRequest& map, const std::vector<std::int32_t>& at,
+                           std::uint32_t shared) {
+  CopiedBytes image;
   const std::uint32_t size = bytes_of(map.type);
   std::vector<std::uint32_t> count;
   std::uint32_t total = 1;
@@ -51,7 +45,7 @@ std::map<std::uint32_t, Source> reference(const TensorMapRequest& map, const std
   }
   for (std::uint32_t index = 0; index < total; ++index) {
     std::uint32_t rest = index;
-    Source source{false, map.address};
+    CopiedByte source{false, map.address};
     for (std::uint32_t i = 0; i < map.rank; ++i) {
       const std::int64_t position =
           at[i] + static_cast<std::int64_t>(rest % count[i]) * (i == 0 ? 1 : map.element_strides[i]);
@@ -68,7 +62,7 @@ std::map<std::uint32_t, Source> reference(const TensorMapRequest& map, const std
       if (map.swizzle == Swizzle::b128) address ^= row * 16;
       if (map.swizzle == Swizzle::b64) address ^= (row % 4) * 16;
       if (map.swizzle == Swizzle::b32) address ^= (row % 2) * 16;
-      image[address] = source.oob ? Source{true, 0} : Source{false, source.global + byte};
+      image[address] = source.oob ? CopiedByte{true, 0} : CopiedByte{false, source.global + byte};
     }
   }
   return image;
@@ -109,16 +103,12 @@ TEST_CASE("box walk equals the per-element definition, every rank, swizzle and e
     const std::uint32_t shared = 128 * pick(0, 16);
     std::vector<BoxRun> runs;
     box_runs(map, at, shared, runs);
-    const auto want = reference(map, at, shared);
-    std::map<std::uint32_t, Source> got;
+    const auto want = reference_tile(map, at, shared);
+    const CopiedBytes got = copied_by(runs);
     std::uint32_t bytes = 0;
     for (const BoxRun& run : runs) {
       bytes += run.bytes;
       REQUIRE(run.bytes > 0);
-      for (std::uint32_t i = 0; i < run.bytes; ++i) {
-        got[swizzle_address(run.swizzle, run.shared + i)] =
-            run.oob ? Source{true, 0} : Source{false, run.global + i};
-      }
     }
     CAPTURE(round);
     REQUIRE(bytes == box_bytes(map));

@@ -13,10 +13,11 @@
 
 #include "emulator/tensor/numeric.hpp"
 #include "emulator/tensor/wgmma.hpp"
+#include "tests/emulator/tensor_support.hpp"
 
 namespace {
 
-using namespace kiln::emulator;
+using namespace emulator_test;
 
 constexpr std::uint32_t kSharedBytes = 227 * 1024;
 
@@ -80,29 +81,14 @@ struct Tile {
   }
 };
 
-FloatFormat format_of(MatrixType type) {
-  switch (type) {
-    case MatrixType::f16:
-      return FloatFormat::f16;
-    case MatrixType::bf16:
-      return FloatFormat::bf16;
-    case MatrixType::tf32:
-      return FloatFormat::tf32;
-    case MatrixType::e4m3:
-      return FloatFormat::e4m3;
-    default:
-      return FloatFormat::e5m2;
-  }
-}
-
-struct Run {
+struct WgmmaRun {
   WgmmaOp op;
   Swizzle a_swizzle = Swizzle::b128, b_swizzle = Swizzle::b128;
   int step = 1;
   bool scale_d = true;
 };
 
-std::string describe(const Run& r) {
+std::string describe(const WgmmaRun& r) {
   return fmt::format("n{} a{} b{} d{} registers {} transposed {}{} swizzles {}{} step {}", r.op.n,
                      static_cast<int>(r.op.a), static_cast<int>(r.op.b), static_cast<int>(r.op.d),
                      r.op.a_in_registers, r.op.trans_a, r.op.trans_b, static_cast<int>(r.a_swizzle),
@@ -111,7 +97,7 @@ std::string describe(const Run& r) {
 
 /// Runs one form on small integers; every sum is exact, so the comparison is too. Returns the number of wrong
 /// elements.
-int run_case(const Run& r, std::mt19937& random) {
+int run_case(const WgmmaRun& r, std::mt19937& random) {
   const WgmmaOp& op = r.op;
   const int k_extent = wgmma_k(op), bytes = bit_width(op.a) / 8, steps = r.step + 1;
   std::vector<std::uint8_t> shared(kSharedBytes, 0xff);  // NaN in every float type: a stray read shows
@@ -264,7 +250,7 @@ TEST_CASE("wgmma: every type, swizzle, major mode and source of A") {
     for (const Swizzle a_swizzle : kSwizzles) {
       for (const Swizzle b_swizzle : kSwizzles) {
         for (int modes = 0; modes < (sixteen ? 6 : 2); ++modes) {
-          Run r{base, a_swizzle, b_swizzle};
+          WgmmaRun r{base, a_swizzle, b_swizzle};
           r.op.trans_b = modes >= 3 || (sixteen && modes == 2);
           r.op.a_in_registers = modes == 1 || modes == 4;
           r.op.trans_a = modes == 5;
@@ -287,7 +273,7 @@ TEST_CASE("wgmma: every N") {
   for (int n = 8; n <= 256; n += 8) {
     CAPTURE(n);
     for (const MatrixType type : {MatrixType::bf16, MatrixType::e4m3}) {
-      Run r{form(n, type, type, MatrixType::f32)};
+      WgmmaRun r{form(n, type, type, MatrixType::f32)};
       r.step = 3;
       r.scale_d = n % 16 == 0;
       CHECK(run_case(r, random) == 0);
@@ -298,7 +284,7 @@ TEST_CASE("wgmma: every N") {
 TEST_CASE("wgmma: negated operands, scale-d, clamping") {
   std::mt19937 random(33);
   for (int i = 0; i < 8; ++i) {
-    Run r{form(64, MatrixType::f16, MatrixType::f16, i & 4 ? MatrixType::f16 : MatrixType::f32)};
+    WgmmaRun r{form(64, MatrixType::f16, MatrixType::f16, i & 4 ? MatrixType::f16 : MatrixType::f32)};
     r.op.negate_a = i & 1;
     r.op.negate_b = i & 2;
     r.scale_d = i % 3 == 0;

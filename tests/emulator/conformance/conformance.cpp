@@ -72,7 +72,7 @@ Outcome run(const Case& c) {
   return outcome;
 }
 
-FloatFormat format_of(Bound::Kind kind) {
+FloatFormat float_format_of(Bound::Kind kind) {
   switch (kind) {
     case Bound::Kind::f16:
       return FloatFormat::f16;
@@ -114,7 +114,7 @@ std::string compare(const Case& c, const std::vector<std::uint8_t>& got,
     return fmt::format("{} of {} bytes differ, the first in word {}: {:08x}, recorded {:08x}", wrong,
                        got.size(), word / 4, a, b);
   }
-  const FloatFormat format = format_of(c.bound.kind);
+  const FloatFormat format = float_format_of(c.bound.kind);
   const std::size_t size = static_cast<std::size_t>(kiln::emulator::bit_width(format)) / 8;
   for (std::size_t at = 0; at + size <= got.size(); at += size) {
     std::uint64_t a = 0, b = 0;

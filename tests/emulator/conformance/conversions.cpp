@@ -50,7 +50,7 @@ void between_floats(std::vector<Case>& cases) {
 }
 
 /// Which part of a NaN survives.
-void nans(std::vector<Case>& cases) {
+void conversion_nans(std::vector<Case>& cases) {
   const auto cvt = [&](const std::string& name, const std::string& to, const std::string& from) {
     add_form(cases, "cvt of NaN", {name, to, {from}, {}, {}, false});
   };
@@ -98,29 +98,29 @@ void packed(std::vector<Case>& cases) {
   }
 }
 
-int bits_of(const std::string& integer) {
+int width_of(const std::string& integer) {
   return std::stoi(integer.substr(1));
 }
 bool is_wide(const std::string& integer) {
-  return bits_of(integer) == 64;
+  return width_of(integer) == 64;
 }
 
 /// Whether some value of `from` lies outside `to`: only then PTX allows .sat.
 bool may_overflow(const std::string& to, const std::string& from) {
-  if (from[0] == 's') return to[0] == 'u' || bits_of(to) < bits_of(from);
-  return bits_of(to) - (to[0] == 's') < bits_of(from);
+  if (from[0] == 's') return to[0] == 'u' || width_of(to) < width_of(from);
+  return width_of(to) - (to[0] == 's') < width_of(from);
 }
 
 /// bf16 has no conversions with 8-bit integers.
 bool exists(const std::string& integer, const std::string& floating) {
-  return floating != "bf16" || bits_of(integer) > 8;
+  return floating != "bf16" || width_of(integer) > 8;
 }
 
 /// The register that holds `integer` next to a float of this type: bf16 forms insist on 16 bits for the small
 /// ones.
 std::string carrier(const std::string& integer, const std::string& floating) {
   if (is_wide(integer)) return "b64";
-  return floating == "bf16" && bits_of(integer) <= 16 ? "b16" : "b32";
+  return floating == "bf16" && width_of(integer) <= 16 ? "b16" : "b32";
 }
 
 void with_integers(std::vector<Case>& cases) {
@@ -157,7 +157,7 @@ void with_integers(std::vector<Case>& cases) {
 
 void add_conversions(std::vector<Case>& cases) {
   between_floats(cases);
-  nans(cases);
+  conversion_nans(cases);
   packed(cases);
   with_integers(cases);
 }

@@ -44,7 +44,7 @@ void rounded(std::vector<Case>& cases) {
 }
 
 /// Which of several NaN operands an f64 result takes after.
-void nans(std::vector<Case>& cases) {
+void arithmetic_nans(std::vector<Case>& cases) {
   for (const char* op :
        {"add.rn", "add.rz", "sub.rn", "mul.rn", "div.rn", "fma.rn", "fma.rp", "min", "max"}) {
     const std::string name = std::string(op) + ".f64";
@@ -166,7 +166,7 @@ void approximations(std::vector<Case>& cases) {
 
 void add_float_arithmetic(std::vector<Case>& cases) {
   rounded(cases);
-  nans(cases);
+  arithmetic_nans(cases);
   selection(cases);
   approximations(cases);
 }

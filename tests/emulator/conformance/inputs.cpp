@@ -8,10 +8,6 @@ namespace conformance {
 
 namespace {
 
-struct Format {
-  int bits, mantissa, bias;
-};
-
 /// A floating pattern: special, random bits, few significant bits near the integers, or moderate.
 std::uint64_t float_sample(const Format& f, Random& random) {
   const std::uint64_t sign = 1ull << (f.bits - 1), fraction_mask = (1ull << f.mantissa) - 1;

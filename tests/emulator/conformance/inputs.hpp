@@ -24,6 +24,11 @@ class Random {
   std::uint64_t state_;
 };
 
+/// A format of floating numbers.
+struct Format {
+  int bits, mantissa, bias;
+};
+
 /// Bits of an operand type: f16, bf16, f32, f64, f16x2, bf16x2, e4m3x2, e5m2x2, {s,u,b}{8,16,32,64}, and
 /// "nan32" and "nan64" (f32 and f64, three of four NaN with a random payload), "shift" (u32 of 0..70), "few"
 /// (u32 of 0..3), "lane" (u32 of 0..31), "unit32" (f32 in moderate range), "angle" (f32 in [-8, 8]).

@@ -18,13 +18,13 @@ class Forms {
 };
 
 /// Type with the generic name of its width.
-std::string bits_of(const std::string& type) {
+std::string bits_type_of(const std::string& type) {
   return "b" + type.substr(1);
 }
 
 void plain(Forms& form) {
   for (const std::string type : {"s16", "u16", "s32", "u32", "s64", "u64"}) {
-    const std::string b = bits_of(type);
+    const std::string b = bits_type_of(type);
     for (const char* op : {"add", "sub", "mul.lo", "mul.hi", "min", "max"})
       form(std::string(op) + "." + type, b, {b, b});
     for (const char* op : {"mad.lo", "mad.hi"}) form(std::string(op) + "." + type, b, {b, b, b});
@@ -48,7 +48,7 @@ void plain(Forms& form) {
          "setp." + std::string(comparison) + ".u32 %p, $a, $b; selp.u32 $d, 1, 0, %p;");
   }
   for (const std::string type : {"s16", "u16", "s32", "u32"}) {
-    const std::string b = bits_of(type), wide = type.substr(1) == "16" ? "b32" : "b64";
+    const std::string b = bits_type_of(type), wide = type.substr(1) == "16" ? "b32" : "b64";
     form("mul.wide." + type, wide, {b, b});
     form("mad.wide." + type, wide, {b, b, wide});
   }
@@ -60,7 +60,8 @@ void plain(Forms& form) {
   for (const char* name : {"mad24.lo.s32", "mad24.lo.u32", "mad24.hi.u32", "mad24.hi.sat.s32"})
     form(name, "b32", {"b32", "b32", "b32"});
   for (const char* type : {"u16", "s16", "u32", "s32", "u64", "s64"}) {
-    form(std::string("sad.") + type, bits_of(type), {bits_of(type), bits_of(type), bits_of(type)});
+    form(std::string("sad.") + type, bits_type_of(type),
+         {bits_type_of(type), bits_type_of(type), bits_type_of(type)});
   }
   form("add.u16x2", "b32", {"b32", "b32"});
   for (const char* name : {"min.u16x2", "max.s16x2", "min.s16x2", "max.u16x2", "min.relu.s16x2",

@@ -7,10 +7,6 @@ namespace conformance {
 
 namespace {
 
-struct Format {
-  int bits, mantissa, bias;
-};
-
 Format format_of(const std::string& type) {
   if (type == "f16") return {16, 10, 15};
   if (type == "bf16") return {16, 7, 127};

@@ -20,7 +20,7 @@ struct Descriptor {
   }
 };
 
-struct Form {
+struct WgmmaForm {
   std::string a = "bf16", b = "bf16", d = "f32";
   int n = 16;
   bool a_in_registers = false;
@@ -32,7 +32,7 @@ struct Form {
   std::string note;
 };
 
-bool is_integer(const Form& f) {
+bool is_integer(const WgmmaForm& f) {
   return f.d == "s32";
 }
 bool is_half(const std::string& type) {
@@ -40,7 +40,7 @@ bool is_half(const std::string& type) {
 }
 
 /// See accumulation_bound of mma.sync: terms at most 1, k terms and D.
-Bound bound_of(const Form& f, int k) {
+Bound bound_of(const WgmmaForm& f, int k) {
   if (f.fill == Fill::exact || is_integer(f)) return {};
   if (f.fill == Fill::special) {
     // The largest e4m3 exponent is no infinity but 256: of small terms beside 256 * 256 13 bits are left.
@@ -53,7 +53,7 @@ Bound bound_of(const Form& f, int k) {
                       : Bound{Bound::Kind::f32, 2 * (k + 1) * ulp, 0};
 }
 
-void add(std::vector<Case>& cases, const Form& f) {
+void add(std::vector<Case>& cases, const WgmmaForm& f) {
   const int element = f.a == "tf32" ? 4 : is_half(f.a) ? 2 : 1, k = 32 / element;
   const int registers = f.d == "f16" ? f.n / 4 : f.n / 2;
   const std::string name = "wgmma.mma_async.sync.aligned.m64n" + std::to_string(f.n) + "k" +
@@ -137,7 +137,7 @@ void types(std::vector<Case>& cases) {
                        {"e5m2", "e4m3", "f16"}, {"s8", "s8", "s32"},     {"u8", "u8", "s32"},
                        {"s8", "u8", "s32"},     {"u8", "s8", "s32"}};
   for (const Types& t : all) {
-    Form base;
+    WgmmaForm base;
     base.a = t.a;
     base.b = t.b;
     base.d = t.d;
@@ -145,7 +145,7 @@ void types(std::vector<Case>& cases) {
       base.a_in_registers = registers;
       const std::string source = registers ? "A in registers" : "A in memory";
       for (const int layout : {0, 1, 2, 3}) {
-        Form f = base;
+        WgmmaForm f = base;
         const unsigned span = layout == 0 ? 16 : 256u >> layout;
         f.desc_a = {0, layout == 0 ? 1024u : 16u, 8 * span, 0, layout};
         f.desc_b = {32768, layout == 0 ? 256u : 16u, 8 * span, 0, layout};
@@ -155,12 +155,12 @@ void types(std::vector<Case>& cases) {
       for (const auto& [fill, name] : {std::pair{Fill::random, "random"}, std::pair{Fill::special, "special"},
                                        std::pair{Fill::subnormal, "subnormal"}}) {
         if (is_integer(base)) continue;
-        Form f = base;
+        WgmmaForm f = base;
         f.fill = fill;
         f.note = source + " " + name;
         add(cases, f);
       }
-      Form f = base;
+      WgmmaForm f = base;
       f.scale_d = 0;
       f.note = source + " scale-d 0";
       add(cases, f);
@@ -184,7 +184,7 @@ void types(std::vector<Case>& cases) {
 void shapes(std::vector<Case>& cases) {
   for (int n = 8; n <= 256; n += 8) {
     for (const char* type : {"bf16", "e4m3", "s8", "tf32"}) {
-      Form f;
+      WgmmaForm f;
       f.a = f.b = type;
       if (std::string(type) == "s8") {
         if (n > 32 && n % 16 != 0) continue;
@@ -207,7 +207,7 @@ void layouts(std::vector<Case>& cases) {
         for (const int layout_b : {0, 1, 2, 3}) {
           if (!(trans & 1) && layout_a != 1) continue;
           if (!(trans & 2) && layout_b != 1) continue;
-          Form f;
+          WgmmaForm f;
           f.a = f.b = type;
           f.n = 64;
           f.trans_a = trans & 1;
@@ -229,7 +229,7 @@ void layouts(std::vector<Case>& cases) {
     }
   }
   for (const char* type : {"bf16", "e4m3", "tf32"}) {
-    Form f;
+    WgmmaForm f;
     f.a = f.b = type;
     f.n = 24;
     for (const int layout : {1, 2}) {
