@@ -16,7 +16,7 @@ namespace {
 
 constexpr const char* kBlock = R"("v_load": "block", "mask": "causal", "lse": true)";
 
-std::string decode(const char* target, const char* dtype, int depth, const std::string& more = "") {
+std::string decode_block(const char* target, const char* dtype, int depth, const std::string& more = "") {
   return config_text(target, dtype, depth, kBlock + (more.empty() ? "" : ", " + more), "decode");
 }
 
@@ -46,25 +46,26 @@ TEST_CASE("a lane of the block form holds the keys frag * (l / N) + e of column 
 TEST_CASE("decode with V element by element") {
   if (!toolchain()) return;
   const std::vector<LadderCase> cases{{1, 140}, {2, 1}};
-  check_ladder(decode("gfx942", "bf16", 128), cases, true);
-  check_ladder(decode("gfx950", "bf16", 128), cases, true);
-  check_ladder(decode("gfx90a", "fp16", 64, R"("v_layout": "blocked", "operand": {"kind": "ragged"})"),
+  check_ladder(decode_block("gfx942", "bf16", 128), cases, true);
+  check_ladder(decode_block("gfx950", "bf16", 128), cases, true);
+  check_ladder(decode_block("gfx90a", "fp16", 64, R"("v_layout": "blocked", "operand": {"kind": "ragged"})"),
                cases);
-  check_ladder(decode("gfx950", "fp16", 256, R"("operand": {"kind": "paged", "page_size": 16})"), cases);
-  check_ladder(decode("gfx942", "bf16", 64, R"("operand": {"kind": "paged", "page_size": 1})"), cases);
-  check_ladder(decode("gfx950", "bf16", 128, R"("kv_dtype": "fp8_e4m3")"), cases);
+  check_ladder(decode_block("gfx950", "fp16", 256, R"("operand": {"kind": "paged", "page_size": 16})"),
+               cases);
+  check_ladder(decode_block("gfx942", "bf16", 64, R"("operand": {"kind": "paged", "page_size": 1})"), cases);
+  check_ladder(decode_block("gfx950", "bf16", 128, R"("kv_dtype": "fp8_e4m3")"), cases);
   // whole tiles, two splits; V in K's swizzled rows
   for (const char* target : {"gfx90a", "gfx950"})
-    check_ladder(decode(target, "bf16", 192, R"("ov_depth": 128, "split_kv": 2)"), cases, true);
+    check_ladder(decode_block(target, "bf16", 192, R"("ov_depth": 128, "split_kv": 2)"), cases, true);
   for (const char* target : {"gfx942", "gfx950"})
-    check_ladder(decode(target, "bf16", 576, R"("ov_depth": 512, "v_from_k": true)"), {{2, 100}});
+    check_ladder(decode_block(target, "bf16", 576, R"("ov_depth": 512, "v_from_k": true)"), {{2, 100}});
 }
 
 TEST_CASE("the block form reads V, and nothing but V, by single elements") {
   if (!toolchain()) return;
   for (const char* target : {"gfx90a", "gfx942", "gfx950"}) {
     for (const char* more : {"", R"("schedule": "cdna_decode")"}) {
-      const Built& kernel = build(decode(target, "bf16", 128, more));
+      const Built& kernel = build(decode_block(target, "bf16", 128, more));
       const Manifest& m = kernel.source.manifest;
       CAPTURE(m.name);
       REQUIRE(m.expectations.size() == 2);
@@ -82,8 +83,8 @@ TEST_CASE("the block form reads V, and nothing but V, by single elements") {
 TEST_CASE("where the block form does not fit, one line says so") {
   CHECK(refusal(config_text("gfx942", "bf16", 128, kBlock)).find("P stays in registers") !=
         std::string::npos);
-  CHECK(refusal(decode("gfx942", "fp8_e4m3fnuz", 128)).find("V13") != std::string::npos);
-  CHECK(refusal(decode("gfx950", "fp8_e4m3", 128)).find("V13") != std::string::npos);
+  CHECK(refusal(decode_block("gfx942", "fp8_e4m3fnuz", 128)).find("V13") != std::string::npos);
+  CHECK(refusal(decode_block("gfx950", "fp8_e4m3", 128)).find("V13") != std::string::npos);
   CHECK(refusal(config_text("gfx950", "bf16", 128, R"("v_load": "perm4x4")", "decode")).find("V13") !=
         std::string::npos);
   CHECK(refusal(config_text("gfx950", "bf16", 128, R"("v_load": "tr16")", "decode")).empty());

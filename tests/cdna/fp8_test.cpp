@@ -14,7 +14,7 @@ namespace {
 struct Fp8Target {
   std::string name, dtype, wide;  ///< `wide`: the instruction of prefill at depth 128
 };
-const std::vector<Fp8Target> kTargets = {
+const std::vector<Fp8Target> kFp8Targets = {
     {"gfx942", "fp8_e4m3fnuz", "v_mfma_f32_32x32x16_fp8_fp8"},
     {"gfx950", "fp8_e4m3", "v_mfma_f32_32x32x64_f8f6f4"},
 };
@@ -27,7 +27,7 @@ constexpr const char* kPerTensor =
 
 TEST_CASE("prefill in FP8 agrees with the float64 reference over the same quantised values") {
   if (!toolchain()) return;
-  for (const Fp8Target& t : kTargets) {
+  for (const Fp8Target& t : kFp8Targets) {
     check_ladder(config_text(t.name, t.dtype, 128, kPerHead), {{40, 40}, {0, 5}, {7, 0}, {1, 129}}, true);
     check_ladder(config_text(t.name, t.dtype, 128, kPerTensor), {{33, 150}});
     check_ladder(config_text(t.name, t.dtype, 64, R"("sink": true, "lse": true)"), {{20, 70}});
@@ -38,7 +38,7 @@ TEST_CASE("prefill in FP8 agrees with the float64 reference over the same quanti
 
 TEST_CASE("decode in FP8, and with FP8 keys under a 16-bit query") {
   if (!toolchain()) return;
-  for (const Fp8Target& t : kTargets) {
+  for (const Fp8Target& t : kFp8Targets) {
     const std::vector<LadderCase> lengths = {{1, 300}, {3, 65}, {1, 0}, {2, 128}};
     check_ladder(config_text(t.name, t.dtype, 128, kPerHead, "decode"), lengths, true);
     check_ladder(config_text(t.name, t.dtype, 64,
@@ -119,7 +119,7 @@ TEST_CASE("scales of a token's row under an FP8 query: K's are of scores, V's jo
              *ragged = R"("kind": "ragged")", *dense = R"("kind": "contiguous")",
              *blocks = R"("kind": "continuous")", *by_token = "token_major", *by_head = "head_major",
              *causal = R"(, "mask": "causal")";
-  for (const Fp8Target& t : kTargets) {
+  for (const Fp8Target& t : kFp8Targets) {
     CAPTURE(t.name);
     const auto decode = [&](int depth, const std::string& more) {
       check_ladder(config_text(t.name, t.dtype, depth, more, "decode"), rows, depth == 128);
@@ -154,7 +154,7 @@ TEST_CASE("scales of a token's row under an FP8 query: K's are of scores, V's jo
 
 TEST_CASE("FP8 kernels are compiled to what the plan says") {
   if (!toolchain()) return;
-  for (const Fp8Target& t : kTargets) {
+  for (const Fp8Target& t : kFp8Targets) {
     for (const char* operation : {"prefill", "decode"}) {
       const Built& kernel = build(config_text(t.name, t.dtype, 128, kPerHead, operation));
       const Manifest& m = kernel.source.manifest;

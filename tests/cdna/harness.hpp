@@ -19,6 +19,15 @@ bool toolchain();
 std::string config_text(const std::string& target, const std::string& dtype, int depth,
                         const std::string& more = "", const std::string& operation = "prefill");
 
+/// The same of decode.
+inline std::string decode_config(const std::string& target, const std::string& dtype, int depth,
+                                 const std::string& more = "") {
+  return config_text(target, dtype, depth, more, "decode");
+}
+
+inline const std::vector<std::string> kTargets = {"gfx90a", "gfx942", "gfx950"};
+inline constexpr const char* kCausalLse = R"("mask": "causal", "lse": true)";
+
 /// What a config is refused with; empty: it is not.
 std::string refusal(const std::string& config);
 

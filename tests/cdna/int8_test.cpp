@@ -23,7 +23,7 @@ std::string keys(const char* kind, const char* granularity, const char* more = "
       granularity, more);
 }
 constexpr const char *kPaged16 = R"("kind": "paged", "page_size": 16)",
-                     *kPaged1 = R"("kind": "paged", "page_size": 1)", *kRagged = R"("kind": "ragged")",
+                     *kPaged1 = R"("kind": "paged", "page_size": 1)", *kRaggedKind = R"("kind": "ragged")",
                      *kDense = R"("kind": "contiguous")", *kBlocks = R"("kind": "continuous")",
                      *kTensor = R"("per_tensor")", *kHead = R"("per_head")", *kToken = R"("per_token")",
                      *kCausal = R"(, "mask": "causal")";
@@ -86,7 +86,7 @@ TEST_CASE("INT8 becomes BF16 and FP16 exactly, in 12 and 10 instructions for eig
 TEST_CASE("INT8 caches: prefill, whole tiles and blocks, V in K's rows") {
   if (!toolchain()) return;
   check_ladder(config_text("gfx90a", "bf16", 128, keys(kPaged16, kHead, kCausal)), kChunks, true);
-  check_ladder(config_text("gfx942", "fp16", 64, keys(kRagged, kTensor)), kChunks);
+  check_ladder(config_text("gfx942", "fp16", 64, keys(kRaggedKind, kTensor)), kChunks);
   check_ladder(config_text("gfx950", "bf16", 128, keys(kBlocks, kToken, kCausal)), kChunks);
   check_ladder(config_text("gfx942", "bf16", 512, keys(kDense, kToken)), {{20, 70}, {20, 70}});
   check_ladder(config_text("gfx950", "fp16", 128, keys(kPaged1, "128")), {{33, 150}, {1, 129}});
@@ -98,13 +98,13 @@ TEST_CASE("INT8 caches: prefill, whole tiles and blocks, V in K's rows") {
 TEST_CASE("INT8 caches: decode, streaming and whole tiles") {
   if (!toolchain()) return;
   check_ladder(config_text("gfx90a", "bf16", 128, keys(kPaged16, kHead, kCausal), "decode"), kRows, true);
-  check_ladder(config_text("gfx942", "fp16", 64, keys(kRagged, kTensor), "decode"), kRows);
+  check_ladder(config_text("gfx942", "fp16", 64, keys(kRaggedKind, kTensor), "decode"), kRows);
   check_ladder(config_text("gfx950", "bf16", 128, keys(kBlocks, kToken), "decode"), kRows);
   check_ladder(config_text("gfx942", "bf16", 128, keys(kPaged16, "64"), "decode"), kRows, true);
   check_ladder(config_text("gfx90a", "fp16", 256, keys(kDense, "96"), "decode"), kEqual);
   check_ladder(config_text("gfx950", "bf16", 128, keys(kPaged1, kToken, kCausal), "decode"), kRows);
-  check_ladder(config_text("gfx950", "bf16", 192, R"("ov_depth": 128, )" + keys(kRagged, kHead), "decode"),
-               kRows);
+  check_ladder(
+      config_text("gfx950", "bf16", 192, R"("ov_depth": 128, )" + keys(kRaggedKind, kHead), "decode"), kRows);
   check_ladder(config_text("gfx942", "bf16", 192, R"("ov_depth": 128, )" + keys(kPaged16, kToken), "decode"),
                kRows);
   check_ladder(config_text("gfx942", "bf16", 576,
@@ -155,7 +155,8 @@ TEST_CASE("INT8 that no schedule widens is refused by name") {
   says(config_text("gfx950", "bf16", 128, int8 + R"(, "schedule": "cdna_prefill_pingpong")"),
        "cdna_prefill_pingpong takes kv_dtype equal to dtype");
   says(config_text("gfx950", "bf16", 128, int8 + R"(, "dma": "lds_direct")"), "widens bytes in registers");
-  says(config_text("gfx950", "bf16", 128, keys(kRagged, "48")), "takes a scale for whole strips of BK (32)");
+  says(config_text("gfx950", "bf16", 128, keys(kRaggedKind, "48")),
+       "takes a scale for whole strips of BK (32)");
   says(config_text("gfx950", "bf16", 128,
                    R"("operand": {"kind": "ragged", "quantization": {"granularity": "per_head"}})"),
        "takes no scales for 16-bit keys");

@@ -7,23 +7,17 @@
 using namespace cdna_test;
 using namespace kiln;
 
-namespace {
-
-std::string decode(const char* target, const char* dtype, int depth, const std::string& more = "") {
-  return config_text(target, dtype, depth, more, "decode");
-}
-
-}  // namespace
-
 TEST_CASE("decode over tiles of no power of two keys") {
   if (!toolchain()) return;
   const std::vector<LadderCase> cases{{1, 200}, {2, 1}};
   // Waves of 48 keys: each 16 of them have an address of their own.
-  check_ladder(decode("gfx950", "bf16", 128, R"("BN": 192, "mask": "causal")"), cases, true);
-  check_ladder(decode("gfx950", "bf16", 256, R"("BN": 96, "v_from_k": true)"), cases, true);
-  check_ladder(decode("gfx942", "fp8_e4m3fnuz", 64, R"("BN": 192, "schedule": "cdna_decode_streaming")"),
-               cases, true);
-  check_ladder(decode("gfx942", "bf16", 64, R"("BN": 160, "WN": 160, "schedule": "cdna_decode")"), cases);
+  check_ladder(decode_config("gfx950", "bf16", 128, R"("BN": 192, "mask": "causal")"), cases, true);
+  check_ladder(decode_config("gfx950", "bf16", 256, R"("BN": 96, "v_from_k": true)"), cases, true);
+  check_ladder(
+      decode_config("gfx942", "fp8_e4m3fnuz", 64, R"("BN": 192, "schedule": "cdna_decode_streaming")"), cases,
+      true);
+  check_ladder(decode_config("gfx942", "bf16", 64, R"("BN": 160, "WN": 160, "schedule": "cdna_decode")"),
+               cases);
 }
 
 TEST_CASE("every tile of keys that is accepted puts P where it is read") {
@@ -32,7 +26,7 @@ TEST_CASE("every tile of keys that is accepted puts P where it is read") {
     for (const char* schedule : {"cdna_decode", "cdna_decode_streaming"}) {
       for (int BN = 32; BN <= 512; BN += 32) {
         for (int WN = 16; WN <= BN; WN += 16) {
-          const std::string config = decode(
+          const std::string config = decode_config(
               target, "bf16", 128, fmt::format(R"("BN": {}, "WN": {}, "schedule": "{}")", BN, WN, schedule));
           const std::string reason = refusal(config);
           CHECK_MESSAGE(reason.find("P:") == std::string::npos, reason);

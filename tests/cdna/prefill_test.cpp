@@ -10,8 +10,6 @@ using namespace kiln;
 
 namespace {
 
-const std::vector<std::string> kTargets = {"gfx90a", "gfx942", "gfx950"};
-constexpr const char* kCausalLse = R"("mask": "causal", "lse": true)";
 constexpr const char* kRagged = R"("operand": {"kind": "ragged"}, "mask": "causal", "lse": true)";
 
 }  // namespace

@@ -11,9 +11,7 @@ using namespace kiln;
 
 namespace {
 
-const std::vector<std::string> kTargets = {"gfx90a", "gfx942", "gfx950"};
 constexpr const char* kMla = R"("ov_depth": 512, "v_from_k": true, "mask": "causal", "lse": true)";
-constexpr const char* kCausalLse = R"("mask": "causal", "lse": true)";
 
 }  // namespace
 

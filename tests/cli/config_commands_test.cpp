@@ -3,23 +3,18 @@
 
 #include <filesystem>
 #include <fstream>
-#include <sstream>
 
 #include "tests/cli/command.hpp"
+#include "tests/runtime/support.hpp"
 
 using kiln::test::is_one_line;
+using kiln::test::read_file;
 using kiln::test::run_kiln;
 using kiln::test::scratch;
 
 namespace {
 
 const std::string kGood = R"({"target": "sm_90a", "operation": "prefill", "dtype": "bf16", "depth": 128})";
-
-std::string slurp(const std::string& path) {
-  std::ostringstream text;
-  text << std::ifstream(path, std::ios::binary).rdbuf();
-  return text.str();
-}
 
 }  // namespace
 
@@ -115,10 +110,10 @@ TEST_CASE("generate twice gives the same bytes, and files named as documented") 
   const std::string name = entry["name"];
   CHECK(entry["source"] == "a/" + name + ".cu");
   CHECK(entry["manifest"] == "a/" + name + ".json");
-  const std::string source = slurp(scratch() + "a/" + name + ".cu");
+  const std::string source = read_file(scratch() + "a/" + name + ".cu");
   CHECK(source.size() == entry["bytes"].get<std::size_t>());
-  CHECK(source == slurp(scratch() + "b/" + name + ".cu"));
-  CHECK(slurp(scratch() + "a/" + name + ".json") == slurp(scratch() + "b/" + name + ".json"));
+  CHECK(source == read_file(scratch() + "b/" + name + ".cu"));
+  CHECK(read_file(scratch() + "a/" + name + ".json") == read_file(scratch() + "b/" + name + ".json"));
   CHECK(source.find("#include") == std::string::npos);
 }
 
@@ -137,7 +132,7 @@ TEST_CASE("a page shows what was measured of its kernel, and of no other") {
   const auto page_of = [](const std::string& config) {
     const std::string page = KILN_BINARY_DIR "/inspect_measured_test.html";
     CHECK(run_kiln("inspect " + config + " --html " + page, "", "KILN_NVRTC=/nonexistent").status == 0);
-    return slurp(page);
+    return read_file(page);
   };
   for (const char* config :
        {"prefill_bf16_d128_sm90a", "prefill_bf16_d128_causal_sm90a", "decode_bf16_d128_sm90a"})
@@ -178,15 +173,6 @@ TEST_CASE("inspect works without a compiler") {
         nlohmann::json::parse(R"(["none", "causal"])"));
   CHECK(run_kiln(pair).out.find("/resolved/mask") != std::string::npos);
 }
-
-namespace {
-
-std::string read_file(const std::string& path) {
-  std::ifstream in(path);
-  return {std::istreambuf_iterator<char>(in), {}};
-}
-
-}  // namespace
 
 TEST_CASE("the page of inspect has who waited for whom in a run") {
   for (const char* config : {"decode_bf16_d128_paged64_sm90a", "prefill_bf16_d64_causal_gfx942"}) {

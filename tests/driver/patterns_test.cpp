@@ -12,8 +12,8 @@ namespace {
 
 using kiln::test::CommandResult;
 
-CommandResult emulate(const std::string& program, const std::string& policy, const std::string& pattern,
-                      int step) {
+CommandResult emulate_pattern(const std::string& program, const std::string& policy,
+                              const std::string& pattern, int step) {
   return kiln::test::run_kiln(
       fmt::format("emulate --gpu H100 --max-instructions 4000000 --json --policy {} -- {} {} {}", policy,
                   program, pattern, step));
@@ -49,14 +49,14 @@ TEST_CASE("patterns by hand, and each of their steps left out") {
   };
   for (const Pattern& p : patterns) {
     for (const char* policy : {"eager", "lazy", "random"}) {
-      const CommandResult r = emulate(program, policy, p.name, 0);
+      const CommandResult r = emulate_pattern(program, policy, p.name, 0);
       INFO(p.name << " " << policy << " " << r.out << r.err);
       CHECK(r.status == 0);
       CHECK(r.err.find("right\n") != std::string::npos);
       CHECK(r.json().at("findings").empty());
     }
     for (std::size_t step = 1; step <= p.without.size(); ++step) {
-      const CommandResult r = emulate(program, "lazy", p.name, static_cast<int>(step));
+      const CommandResult r = emulate_pattern(program, "lazy", p.name, static_cast<int>(step));
       INFO(p.name << " without step " << step);
       const std::string kind = fmt::format("\"{}\"", p.without[step - 1]);
       CHECK_MESSAGE(r.out.find(kind) != std::string::npos, r.out);

@@ -7,8 +7,9 @@ using namespace amd_test;
 
 namespace {
 
-emu::Report run(const std::string& body, const std::string& target = "gfx942", std::uint32_t lanes = 64,
-                emu::Policy policy = emu::Policy::lazy, std::uint64_t budget = 1 << 20) {
+emu::Report run_assembly(const std::string& body, const std::string& target = "gfx942",
+                         std::uint32_t lanes = 64, emu::Policy policy = emu::Policy::lazy,
+                         std::uint64_t budget = 1 << 20) {
   Device d;
   std::vector<std::uint32_t> words(4096);
   for (std::size_t i = 0; i < words.size(); ++i) words[i] = static_cast<std::uint32_t>(i);
@@ -25,7 +26,8 @@ void caught(const char* kind, const std::string& wrong, const std::string& right
   CAPTURE(kind);
   for (const Way& way : kWays) {
     CAPTURE(std::string(way.name));
-    const auto bad = run(wrong, target, lanes, way.policy), good = run(right, target, lanes, way.policy);
+    const auto bad = run_assembly(wrong, target, lanes, way.policy),
+               good = run_assembly(right, target, lanes, way.policy);
     CHECK_MESSAGE(has_finding(bad, kind), "not found; instead: " << describe(bad));
     CHECK_MESSAGE(good.findings.empty(), describe(good));
     for (const auto& f : bad.findings) CHECK(f.site.ptx_text.size() > 6);
@@ -359,13 +361,13 @@ TEST_CASE("barriers that do not match, and endless loops") {
   const std::string split = "v_cmp_gt_u32 vcc, 64, v0\ns_cbranch_vccz .Lend2\ns_barrier\n.Lend2:\n";
   caught("barrier-mismatch", split, "s_barrier\n", "gfx942", 128);
   if (!toolchain()) return;
-  const auto spin = run(".Lloop:\ns_branch .Lloop\n", "gfx942", 64, emu::Policy::eager, 10000);
+  const auto spin = run_assembly(".Lloop:\ns_branch .Lloop\n", "gfx942", 64, emu::Policy::eager, 10000);
   CHECK(has_finding(spin, "instruction-budget"));
   CHECK(!spin.completed);
   // One wave waits at the barrier while the other never comes.
-  const auto dead =
-      run("v_cmp_gt_u32 vcc, 64, v0\ns_cbranch_vccnz .Lwait\n.Lloop:\ns_branch .Lloop\n.Lwait:\ns_barrier\n",
-          "gfx942", 128, emu::Policy::eager, 10000);
+  const auto dead = run_assembly(
+      "v_cmp_gt_u32 vcc, 64, v0\ns_cbranch_vccnz .Lwait\n.Lloop:\ns_branch .Lloop\n.Lwait:\ns_barrier\n",
+      "gfx942", 128, emu::Policy::eager, 10000);
   CHECK(has_finding(dead, "deadlock"));
 }
 
@@ -393,14 +395,14 @@ TEST_CASE("one mistake is one finding") {
                     end = "s_barrier\n";
   for (const Way& way : kWays) {
     CAPTURE(std::string(way.name));
-    const auto races = run(address + stores + wait + loads + wait + uses, "gfx942", 128, way.policy);
+    const auto races = run_assembly(address + stores + wait + loads + wait + uses, "gfx942", 128, way.policy);
     REQUIRE_MESSAGE(races.findings.size() == 1, describe(races));
     CHECK(races.findings[0].kind == "lds-race");
     CHECK(races.findings[0].places >= 4);
     // Two mistakes: registers that nobody waited for, on either side of a barrier.
-    const auto waits = run(address + "s_barrier\n" + stores + wait + end + loads + uses + wait +
-                               "v_mov_b32 v20, 0\n" + end + loads + uses + wait,
-                           "gfx942", 128, way.policy);
+    const auto waits = run_assembly(address + "s_barrier\n" + stores + wait + end + loads + uses + wait +
+                                        "v_mov_b32 v20, 0\n" + end + loads + uses + wait,
+                                    "gfx942", 128, way.policy);
     CHECK_MESSAGE(waits.findings.size() == 2, describe(waits));
     for (const auto& f : waits.findings) CHECK(f.kind == "register-not-waited");
   }

@@ -14,8 +14,8 @@ using u32 = std::uint32_t;
 namespace {
 
 /// Runs `body`, which starts with v1 = 4 * lane, v2 = in[lane] and leaves its result in v3.
-std::vector<u32> run(const std::string& target, const std::string& body, const std::vector<u32>& in,
-                     bool clean = true) {
+std::vector<u32> run_lanes(const std::string& target, const std::string& body, const std::vector<u32>& in,
+                           bool clean = true) {
   const auto module =
       kernel_from_assembly("v_lshlrev_b32 v1, 2, v0\nglobal_load_dword v2, v1, s[2:3]\ns_waitcnt vmcnt(0)\n" +
                                body + "\ns_waitcnt vmcnt(0) lgkmcnt(0)\nglobal_store_dword v1, v3, s[4:5]\n",
@@ -37,7 +37,7 @@ void expect(const std::string& target, const std::string& body, F want) {
   std::vector<u32> in(4096);
   Random r(7);
   for (u32& x : in) x = r.next() ^ r.next() << 16;
-  const auto got = run(target, body, in);
+  const auto got = run_lanes(target, body, in);
   for (u32 l = 0; l < 64; ++l) {
     CAPTURE(l);
     REQUIRE(got[l] == want(in, l));

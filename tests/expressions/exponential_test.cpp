@@ -14,6 +14,7 @@
 
 #include "generator/emit/prelude.hpp"
 #include "tests/emulated_options.hpp"
+#include "tests/expressions/argument.hpp"
 #include "tests/runtime/support.hpp"
 
 using namespace kiln;
@@ -40,13 +41,6 @@ extern "C" __global__ void kernel(float2* x, int n) {
 )");
   source.manifest.target = "sm_100a", source.manifest.num_threads = kThreads;
   return source;
-}
-
-template <class T>
-std::vector<std::byte> argument(T value) {
-  std::vector<std::byte> bytes(sizeof(T));
-  std::memcpy(bytes.data(), &value, sizeof(T));
-  return bytes;
 }
 
 /// An even number of values.

@@ -21,6 +21,7 @@
 #include "generator/expression/emit.hpp"
 #include "generator/systems/cdna/score_dialect.hpp"
 #include "tests/emulated_options.hpp"
+#include "tests/expressions/argument.hpp"
 #include "tests/expressions/interval.hpp"
 #include "tests/expressions/random_expression.hpp"
 #include "tests/runtime/support.hpp"
@@ -116,13 +117,6 @@ KernelSource source_of(const std::vector<Case>& cases, const std::string& target
   KernelSource source = make_source("expressions", body + "}\n");
   source.manifest.target = target, source.manifest.num_threads = kPlaces;
   return source;
-}
-
-template <class T>
-std::vector<std::byte> argument(T value) {
-  std::vector<std::byte> bytes(sizeof(T));
-  std::memcpy(bytes.data(), &value, sizeof(T));
-  return bytes;
 }
 
 std::vector<float> run(const Binary& binary, const std::vector<Place>& places, std::size_t cases) {

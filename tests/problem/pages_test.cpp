@@ -30,8 +30,8 @@ std::int32_t row_at(const std::vector<std::byte>& bytes, std::int64_t row) {
   return value;
 }
 
-std::string refusal(const std::vector<std::int64_t>& lengths, std::int64_t max_pages,
-                    const std::vector<std::int64_t>& entries) {
+std::string pages_refusal(const std::vector<std::int64_t>& lengths, std::int64_t max_pages,
+                          const std::vector<std::int64_t>& entries) {
   try {
     given_pages(lengths, 4, max_pages, entries, "t.npy");
   } catch (const Error& error) {
@@ -110,15 +110,16 @@ TEST_CASE("scales by head: a head's rows of a group together, padded to whole 16
 }
 
 TEST_CASE("a given page table is checked entry by entry, unused ones aside") {
-  CHECK(refusal({5, 8}, 3, {7, 2, -9, 0, 1, 999999999}).empty());
+  CHECK(pages_refusal({5, 8}, 3, {7, 2, -9, 0, 1, 999999999}).empty());
   const PageTable table = given_pages({5, 8}, 4, 3, {7, 2, -9, 0, 1, 999999999}, "t.npy");
   CHECK(table.num_pages == 9);
   CHECK(table.entries[2] > 1 << 24);  // poison, whatever the file had
-  CHECK(refusal({5, 8}, 3, {7, -2, 0, 0, 1, 0}) ==
+  CHECK(pages_refusal({5, 8}, 3, {7, -2, 0, 0, 1, 0}) ==
         "t.npy: entry [0, 1] is -2, page numbers are 0 to 16777215");
-  CHECK(refusal({5, 8}, 3, {7, 99999999, 0, 0, 1, 0}).find("entry [0, 1] is 99999999") != std::string::npos);
-  CHECK(refusal({5, 8}, 3, {7, 2, 0, 7, 1, 0}) == "t.npy: page 7 is used twice");
-  CHECK(refusal({5, 13}, 3, {7, 2, 0, 3, 1, 0}).find("request 1 has 13 keys, 3 pages of 4") !=
+  CHECK(pages_refusal({5, 8}, 3, {7, 99999999, 0, 0, 1, 0}).find("entry [0, 1] is 99999999") !=
+        std::string::npos);
+  CHECK(pages_refusal({5, 8}, 3, {7, 2, 0, 7, 1, 0}) == "t.npy: page 7 is used twice");
+  CHECK(pages_refusal({5, 13}, 3, {7, 2, 0, 3, 1, 0}).find("request 1 has 13 keys, 3 pages of 4") !=
         std::string::npos);
 }
 

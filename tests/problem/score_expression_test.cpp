@@ -25,7 +25,7 @@ double value(std::string_view text, double score = 0, const ScorePlace& place = 
   return evaluate(parsed(text), score, place);
 }
 
-std::string refusal(std::string_view text) {
+std::string expression_refusal(std::string_view text) {
   const auto result = parse(text);
   const auto* error = std::get_if<ParseError>(&result);
   return error == nullptr ? "accepted" : describe(*error, text);
@@ -86,37 +86,38 @@ TEST_CASE("integers never overflow: what could leave 32 bits is real") {
 }
 
 TEST_CASE("refusals say where and why") {
-  CHECK(refusal("score +") == "at column 8 (the end): an operand is missing at the end");
-  CHECK(refusal("") == "at column 1 (the end): the expression is empty");
-  CHECK(refusal("score; asm(1)") == "at column 6 (';'): the expression should end here");
-  CHECK(refusal("score + foo") ==
+  CHECK(expression_refusal("score +") == "at column 8 (the end): an operand is missing at the end");
+  CHECK(expression_refusal("") == "at column 1 (the end): the expression is empty");
+  CHECK(expression_refusal("score; asm(1)") == "at column 6 (';'): the expression should end here");
+  CHECK(expression_refusal("score + foo") ==
         "at column 9 ('foo'): nothing is called 'foo'; there are score, b, h, q, k, seqlen_q, seqlen_k, inf "
         "and the "
         "functions where, min, max, abs, floor, exp, exp2, log, log2, sqrt, tanh, pow, idiv");
-  CHECK(refusal("q > k") ==
+  CHECK(expression_refusal("q > k") ==
         "at column 1 ('q'): a number is wanted here, not true or false: where(condition, a, b) makes one of "
         "it");
-  CHECK(refusal("score ? 1 : 2") == "at column 1 ('score'): a condition is wanted here, not a real number");
-  CHECK(refusal("score % 2") ==
+  CHECK(expression_refusal("score ? 1 : 2") ==
+        "at column 1 ('score'): a condition is wanted here, not a real number");
+  CHECK(expression_refusal("score % 2") ==
         "at column 1 ('score'): an integer is wanted here, not a real number: floor(x / y) divides reals");
-  CHECK(refusal("q % k") ==
+  CHECK(expression_refusal("q % k") ==
         "at column 5 ('k'): the divisor of an integer division is a positive integer literal");
-  CHECK(refusal("q % 0") ==
+  CHECK(expression_refusal("q % 0") ==
         "at column 5 ('0'): the divisor of an integer division is a positive integer literal");
-  CHECK(refusal("1 < 2 < 3") == "at column 7 ('<'): comparisons do not chain: join them with &&");
-  CHECK(refusal("min(1)") == "at column 6 (')'): min takes 2 or more arguments, not 1");
-  CHECK(refusal("tanh(1, 2)") == "at column 10 (')'): tanh takes 1 argument, not 2");
-  CHECK(refusal("(score") == "at column 7 (the end): ')' is missing after the parenthesis");
-  CHECK(refusal("2score") ==
+  CHECK(expression_refusal("1 < 2 < 3") == "at column 7 ('<'): comparisons do not chain: join them with &&");
+  CHECK(expression_refusal("min(1)") == "at column 6 (')'): min takes 2 or more arguments, not 1");
+  CHECK(expression_refusal("tanh(1, 2)") == "at column 10 (')'): tanh takes 1 argument, not 2");
+  CHECK(expression_refusal("(score") == "at column 7 (the end): ')' is missing after the parenthesis");
+  CHECK(expression_refusal("2score") ==
         "at column 2 ('score'): a number ends before this character: an operator is missing");
-  CHECK(refusal("1e999") ==
+  CHECK(expression_refusal("1e999") ==
         "at column 1 ('1e999'): the number is larger than a float holds; infinity is written inf");
-  CHECK(refusal("score // 2") ==
+  CHECK(expression_refusal("score // 2") ==
         "at column 8 ('/'): an operand is wanted here: a number, a name or a parenthesis");
-  CHECK(refusal("exp") == "at column 4 (the end): '(' is missing after the function exp");
-  CHECK(refusal("where(score, 1, 2)") ==
+  CHECK(expression_refusal("exp") == "at column 4 (the end): '(' is missing after the function exp");
+  CHECK(expression_refusal("where(score, 1, 2)") ==
         "at column 7 ('score'): a condition is wanted here, not a real number");
-  CHECK(refusal("(1 > 0) + 1") ==
+  CHECK(expression_refusal("(1 > 0) + 1") ==
         "at column 1 ('('): a number is wanted here, not true or false: where(condition, a, b) makes one of "
         "it");
 }
@@ -127,21 +128,22 @@ TEST_CASE("length and depth have limits") {
   };
   CHECK(value(nested(60), 2) == 2);
   const std::string deep = "operands are nested more than 64 deep";
-  CHECK(refusal(nested(65)).find(deep) != std::string::npos);
-  CHECK(refusal(std::string(1000, '(')).find(deep) != std::string::npos);
-  CHECK(refusal(std::string(1000, '-') + "score").find(deep) != std::string::npos);
+  CHECK(expression_refusal(nested(65)).find(deep) != std::string::npos);
+  CHECK(expression_refusal(std::string(1000, '(')).find(deep) != std::string::npos);
+  CHECK(expression_refusal(std::string(1000, '-') + "score").find(deep) != std::string::npos);
   const std::string longest = "score" + std::string(kMaxLength - 5, ' ');
   CHECK(value(longest, 2) == 2);
-  CHECK(refusal(longest + " ") == "at column 1025 (' '): an expression has at most 1024 characters");
+  CHECK(expression_refusal(longest + " ") ==
+        "at column 1025 (' '): an expression has at most 1024 characters");
 }
 
 TEST_CASE("text is one line of printable characters, in messages, too") {
   const std::string line = ": an expression is one line of printable ASCII characters";
-  CHECK(refusal("score +\n 1") == "at column 8 ('\\x0a')" + line);
-  CHECK(refusal("score\t") == "at column 6 ('\\x09')" + line);
-  CHECK(refusal("\x1b[31m") == "at column 1 ('\\x1b')" + line);
-  CHECK(refusal("score + \xc3\xa9") == "at column 9 ('\\xc3')" + line);
-  CHECK(refusal(std::string_view("score\0 + 1", 10)) == "at column 6 ('\\x00')" + line);
+  CHECK(expression_refusal("score +\n 1") == "at column 8 ('\\x0a')" + line);
+  CHECK(expression_refusal("score\t") == "at column 6 ('\\x09')" + line);
+  CHECK(expression_refusal("\x1b[31m") == "at column 1 ('\\x1b')" + line);
+  CHECK(expression_refusal("score + \xc3\xa9") == "at column 9 ('\\xc3')" + line);
+  CHECK(expression_refusal(std::string_view("score\0 + 1", 10)) == "at column 6 ('\\x00')" + line);
 }
 
 TEST_CASE("emitted text grows as the expression does") {
