@@ -11,7 +11,7 @@ using namespace kiln::test;
 
 namespace {
 
-constexpr std::int64_t kLength = 90, kHeads = 2, kDepth = 64;
+constexpr std::int64_t kLength = 90, kHeads = 2;
 constexpr const char* kPrefill = R"({"target": "sm_80", "operation": "prefill", "dtype": "bf16", "depth": 64,
     "out_dtype": "f32", "mask": "causal", "operand": {"kind": "ragged"}})";
 constexpr const char* kDecode = R"({"target": "sm_80", "operation": "decode", "dtype": "bf16", "depth": 64,

@@ -14,7 +14,7 @@ using namespace kiln::test;
 
 namespace {
 
-constexpr std::int64_t kPage = 64, kHeadsQ = 4, kMaxPages = 4;
+constexpr std::int64_t kCachePage = 64, kCacheHeadsQ = 4, kCacheMaxPages = 4;
 
 struct Kind {
   const char* name;
@@ -33,8 +33,8 @@ struct Pool {
     std::mt19937 random(12);
     std::normal_distribution<float> normal;
     const auto batch = lengths.size();
-    const auto elements = static_cast<std::size_t>(static_cast<std::int64_t>(batch) * kMaxPages * kPage *
-                                                   kind.heads_kv * kind.depth);
+    const auto elements = static_cast<std::size_t>(static_cast<std::int64_t>(batch) * kCacheMaxPages *
+                                                   kCachePage * kind.heads_kv * kind.depth);
     const auto pool = [&] {
       if (kind.bytes == 1) {
         std::vector<std::uint8_t> bytes(elements);
@@ -47,7 +47,8 @@ struct Pool {
       return upload(values);
     };
     k = pool(), v = pool();
-    std::vector<std::uint16_t> queries(batch * static_cast<std::size_t>(kind.queries * kHeadsQ * kind.depth));
+    std::vector<std::uint16_t> queries(batch *
+                                       static_cast<std::size_t>(kind.queries * kCacheHeadsQ * kind.depth));
     for (auto& value : queries) value = round_bf16(normal(random));
     q = upload(queries);
     scales = upload(std::vector<float>{0.5f, 0.7f});
@@ -66,24 +67,25 @@ struct Pool {
     AttentionArgs args;
   };
   Part part(std::int64_t first, std::int64_t end) const {
-    std::vector<std::int32_t> table(static_cast<std::size_t>(batch() * kMaxPages), 1 << 20), keys;
+    std::vector<std::int32_t> table(static_cast<std::size_t>(batch() * kCacheMaxPages), 1 << 20), keys;
     for (std::int64_t b = 0; b < batch(); ++b) {
       for (std::int64_t page = first; page < end; ++page)
-        table[static_cast<std::size_t>(b * kMaxPages + page - first)] =
-            static_cast<std::int32_t>(b * kMaxPages + page);
+        table[static_cast<std::size_t>(b * kCacheMaxPages + page - first)] =
+            static_cast<std::int32_t>(b * kCacheMaxPages + page);
       const std::int64_t length = lengths[static_cast<std::size_t>(b)];
       keys.push_back(static_cast<std::int32_t>(
-          std::clamp<std::int64_t>(length - first * kPage, 0, (end - first) * kPage)));
+          std::clamp<std::int64_t>(length - first * kCachePage, 0, (end - first) * kCachePage)));
     }
     Part out{upload(table), upload(keys), {}};
     AttentionArgs& args = out.args;
     const DType type = kind.bytes == 1 ? DType::fp8_e4m3 : DType::bf16;
-    args.q = Tensor::dense(q.address(), DType::bf16, {rows(), kHeadsQ, kind.depth});
-    args.k = Tensor::dense(k.address(), type, {batch() * kMaxPages, kPage, kind.heads_kv, kind.depth});
+    args.q = Tensor::dense(q.address(), DType::bf16, {rows(), kCacheHeadsQ, kind.depth});
+    args.k =
+        Tensor::dense(k.address(), type, {batch() * kCacheMaxPages, kCachePage, kind.heads_kv, kind.depth});
     if (kind.depth == kind.ov_depth) args.v = Tensor::dense(v.address(), type, args.k.shape);
     if (kind.bytes == 1)
       args.k_scale = args.v_scale = Tensor::dense(scales.address(), DType::f32, {kind.heads_kv});
-    args.page_table = Tensor::dense(out.table.address(), DType::i32, {batch(), kMaxPages});
+    args.page_table = Tensor::dense(out.table.address(), DType::i32, {batch(), kCacheMaxPages});
     args.seqlens_k = Tensor::dense(out.keys.address(), DType::i32, {batch()});
     args.cu_seqlens_q = Tensor::dense(offsets.address(), DType::i32, {batch() + 1});
     args.max_seqlen_q = kind.queries;
@@ -91,10 +93,10 @@ struct Pool {
   }
   DeviceBuffer results() const {
     return upload(
-        std::vector<std::uint16_t>(static_cast<std::size_t>(rows() * kHeadsQ * kind.ov_depth), 0x7fc0));
+        std::vector<std::uint16_t>(static_cast<std::size_t>(rows() * kCacheHeadsQ * kind.ov_depth), 0x7fc0));
   }
   Tensor o_of(const DeviceBuffer& buffer) const {
-    return Tensor::dense(buffer.address(), DType::bf16, {rows(), kHeadsQ, kind.ov_depth});
+    return Tensor::dense(buffer.address(), DType::bf16, {rows(), kCacheHeadsQ, kind.ov_depth});
   }
 };
 
@@ -125,7 +127,7 @@ TEST_CASE("parts of latent and 8-bit caches give what one launch over the whole 
     const Config config = parse_config(kind.config, "test");
     const Pool cache(kind, {230, 50});  // the second sequence has no keys on rank 1
     const DeviceBuffer alone = cache.results();
-    const Pool::Part whole = cache.part(0, kMaxPages);
+    const Pool::Part whole = cache.part(0, kCacheMaxPages);
     AttentionArgs args = whole.args;
     args.o = cache.o_of(alone);
     const auto report = emulated().load(generate(make_plan(config)))->launch(args);
@@ -138,8 +140,8 @@ TEST_CASE("parts of latent and 8-bit caches give what one launch over the whole 
       threads.emplace_back([&, rank] {
         const std::shared_ptr<Transport> transport = group.join(rank, emulated());
         try {
-          ContextDecode decode(emulated(), config, transport, kHeadsQ, cache.rows());
-          Pool::Part part = cache.part(rank == 0 ? 0 : 2, rank == 0 ? 2 : kMaxPages);
+          ContextDecode decode(emulated(), config, transport, kCacheHeadsQ, cache.rows());
+          Pool::Part part = cache.part(rank == 0 ? 0 : 2, rank == 0 ? 2 : kCacheMaxPages);
           part.args.o = cache.o_of(shared[rank]);
           decode.launch(part.args);
         } catch (const std::exception& error) {

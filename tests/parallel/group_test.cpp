@@ -18,17 +18,10 @@ using namespace kiln::test;
 
 namespace {
 
-constexpr std::int64_t kHeadsQ = 2, kHeadsKv = 1, kDepth = 64;
-
-Config prefill_config(const std::string& keys, const std::string& target = "sm_80") {
-  return parse_config(R"({"target": ")" + target +
-                          R"(", "operation": "prefill", "dtype": "bf16", "depth": 64, )" + keys +
-                          R"("lse": true, "operand": {"kind": "ragged"}})",
-                      "test");
-}
+constexpr std::int64_t kGroupHeadsQ = 2, kGroupHeadsKv = 1;
 
 /// The rows of a rank: runs `which` 0 of all sequences, then runs 1.
-std::vector<std::uint16_t> own_rows(const Rows& rows, const Whole& whole, const ContextPrefill& prefill) {
+std::vector<std::uint16_t> own_rows_of(const Rows& rows, const Whole& whole, const ContextPrefill& prefill) {
   std::vector<std::uint16_t> out;
   const auto row = static_cast<std::size_t>(rows.heads * rows.depth);
   for (const int which : {0, 1}) {
@@ -48,26 +41,26 @@ std::vector<std::uint16_t> own_rows(const Rows& rows, const Whole& whole, const 
 Comparison prefill_of_rank(const Config& config, const Whole& whole, PrefillWay way,
                            const std::shared_ptr<Transport>& transport) {
   ContextParallelOptions options;
-  options.heads_q = kHeadsQ, options.heads_kv = kHeadsKv, options.way = way;
+  options.heads_q = kGroupHeadsQ, options.heads_kv = kGroupHeadsKv, options.way = way;
   ContextPrefill prefill(emulated(), config, transport, options);
   prefill.set_batch(whole.lengths);
   const std::int64_t rows = prefill.rows();
-  const DeviceBuffer q = upload(own_rows(whole.q, whole, prefill)),
-                     k = upload(own_rows(whole.k, whole, prefill)),
-                     v = upload(own_rows(whole.v, whole, prefill));
-  const DeviceBuffer o = upload(std::vector<std::uint16_t>(static_cast<std::size_t>(rows * kHeadsQ * kDepth),
-                                                           0x7fc0)),
-                     lse = upload(std::vector<float>(static_cast<std::size_t>(rows * kHeadsQ), NAN));
+  const DeviceBuffer q = upload(own_rows_of(whole.q, whole, prefill)),
+                     k = upload(own_rows_of(whole.k, whole, prefill)),
+                     v = upload(own_rows_of(whole.v, whole, prefill));
+  const DeviceBuffer o = upload(std::vector<std::uint16_t>(
+                         static_cast<std::size_t>(rows * kGroupHeadsQ * kDepth), 0x7fc0)),
+                     lse = upload(std::vector<float>(static_cast<std::size_t>(rows * kGroupHeadsQ), NAN));
   ContextPrefill::Args args;
-  args.q = Tensor::dense(q.address(), DType::bf16, {rows, kHeadsQ, kDepth});
-  args.k = Tensor::dense(k.address(), DType::bf16, {rows, kHeadsKv, kDepth});
-  args.v = Tensor::dense(v.address(), DType::bf16, {rows, kHeadsKv, kDepth});
-  args.o = Tensor::dense(o.address(), DType::bf16, {rows, kHeadsQ, kDepth});
-  args.lse = Tensor::dense(lse.address(), DType::f32, {rows * kHeadsQ});
+  args.q = Tensor::dense(q.address(), DType::bf16, {rows, kGroupHeadsQ, kDepth});
+  args.k = Tensor::dense(k.address(), DType::bf16, {rows, kGroupHeadsKv, kDepth});
+  args.v = Tensor::dense(v.address(), DType::bf16, {rows, kGroupHeadsKv, kDepth});
+  args.o = Tensor::dense(o.address(), DType::bf16, {rows, kGroupHeadsQ, kDepth});
+  args.lse = Tensor::dense(lse.address(), DType::f32, {rows * kGroupHeadsQ});
   const std::vector<float> logits{1.5f, -2.0f};
   const DeviceBuffer sink = upload(logits);
   const bool has_sink = config.sink.value_or(false);
-  if (has_sink) args.sink = Tensor::dense(sink.address(), DType::f32, {kHeadsQ});
+  if (has_sink) args.sink = Tensor::dense(sink.address(), DType::f32, {kGroupHeadsQ});
   prefill.launch(args);
   transport->synchronize(0);
   const auto got = download<std::uint16_t>(o);
@@ -81,11 +74,11 @@ Comparison prefill_of_rank(const Config& config, const Whole& whole, PrefillWay 
     for (std::size_t b = 0; b < whole.lengths.size(); ++b) {
       const Run run = prefill.run(static_cast<std::int64_t>(b), which);
       for (std::int64_t i = 0; i < run.rows; ++i, ++row) {
-        for (std::int64_t head = 0; head < kHeadsQ; ++head) {
+        for (std::int64_t head = 0; head < kGroupHeadsQ; ++head) {
           std::vector<float> o_row;
           for (std::int64_t c = 0; c < kDepth; ++c)
-            o_row.push_back(widen(got[static_cast<std::size_t>((row * kHeadsQ + head) * kDepth + c)]));
-          const std::int64_t at = run_start * kHeadsQ + head * run_rows + (row - run_start);
+            o_row.push_back(widen(got[static_cast<std::size_t>((row * kGroupHeadsQ + head) * kDepth + c)]));
+          const std::int64_t at = run_start * kGroupHeadsQ + head * run_rows + (row - run_start);
           const double logit = has_sink ? logits[static_cast<std::size_t>(head)] : -INFINITY;
           comparison.add(attend(whole, config.mask.value_or(MaskConfig{}), b, run.first + i, head, 0,
                                 whole.lengths[b], logit),
@@ -114,7 +107,7 @@ void check_prefill(const Config& config, const Whole& whole, int ranks, PrefillW
     CHECK(comparisons[rank].lse < 2e-3);
     rows += comparisons[rank].rows;
   }
-  CHECK(rows == whole.total * kHeadsQ);
+  CHECK(rows == whole.total * kGroupHeadsQ);
 }
 
 }  // namespace
@@ -161,13 +154,13 @@ class Counting final : public Transport {
 }  // namespace
 
 TEST_CASE("the two runs of a causal rank go beside each other, and come together before an exchange ends") {
-  const Whole ragged({150, 3, 0, 70}, kHeadsQ, kHeadsKv, kDepth, 3);
+  const Whole ragged({150, 3, 0, 70}, kGroupHeadsQ, kGroupHeadsKv, kDepth, 3);
   const auto forks_of = [&](const char* mask, PrefillWay way) {
     std::array<std::shared_ptr<Counting>, 2> counting;
     const auto errors = as_group(2, 60, [&](int rank, const std::shared_ptr<Transport>& transport) {
       auto& own = counting[static_cast<std::size_t>(rank)];
       own = std::make_shared<Counting>(transport);
-      CHECK(prefill_of_rank(prefill_config(mask), ragged, way, own).error() < 4e-3);
+      CHECK(prefill_of_rank(prefill_config("sm_80", mask), ragged, way, own).error() < 4e-3);
     });
     for (const std::string& error : errors) CHECK(error == "");
     for (const auto& one : counting) CHECK(one->in_order);
@@ -207,34 +200,34 @@ TEST_CASE("runs cover each sequence once, and a zigzag gives every rank the same
 }
 
 TEST_CASE("prefill of a group is that of the whole, with every mask, ragged, with empty parts") {
-  const Whole ragged({150, 3, 0, 70}, kHeadsQ, kHeadsKv, kDepth, 1);
-  const Whole one({193}, kHeadsQ, kHeadsKv, kDepth, 2);
+  const Whole ragged({150, 3, 0, 70}, kGroupHeadsQ, kGroupHeadsKv, kDepth, 1);
+  const Whole one({193}, kGroupHeadsQ, kGroupHeadsKv, kDepth, 2);
   const std::string causal = R"("mask": "causal", )", window = R"("mask": {"sliding_window": 40}, )",
                     chunks = R"("mask": {"chunked": 64}, )";
   for (const PrefillWay way : {PrefillWay::ring, PrefillWay::gather}) {
     for (const std::string& mask : {causal, window, chunks, std::string()})
-      check_prefill(prefill_config(mask), ragged, 2, way);
-    check_prefill(prefill_config(causal), ragged, 3, way);
-    check_prefill(prefill_config(window), ragged, 3, way);
+      check_prefill(prefill_config("sm_80", mask), ragged, 2, way);
+    check_prefill(prefill_config("sm_80", causal), ragged, 3, way);
+    check_prefill(prefill_config("sm_80", window), ragged, 3, way);
     for (const std::string& mask : {window, chunks, std::string()})
-      check_prefill(prefill_config(mask), one, 3, way);
-    check_prefill(prefill_config(causal), one, 8, way);
-    check_prefill(prefill_config(causal, "sm_90a"), one, 2, way);
+      check_prefill(prefill_config("sm_80", mask), one, 3, way);
+    check_prefill(prefill_config("sm_80", causal), one, 8, way);
+    check_prefill(prefill_config("sm_90a", causal), one, 2, way);
   }
-  check_prefill(prefill_config(causal, "gfx942"), one, 2, PrefillWay::ring);
-  check_prefill(prefill_config(causal), one, 1, PrefillWay::ring);
+  check_prefill(prefill_config("gfx942", causal), one, 2, PrefillWay::ring);
+  check_prefill(prefill_config("sm_80", causal), one, 1, PrefillWay::ring);
 }
 
 TEST_CASE("sinks count once in prefill of a group") {
-  const Whole ragged({150, 3, 0, 70}, kHeadsQ, kHeadsKv, kDepth, 6);
+  const Whole ragged({150, 3, 0, 70}, kGroupHeadsQ, kGroupHeadsKv, kDepth, 6);
   const std::string causal = R"("mask": "causal", "sink": true, )",
                     window = R"("mask": {"sliding_window": 40}, "sink": true, )", none = R"("sink": true, )";
   for (const PrefillWay way : {PrefillWay::ring, PrefillWay::gather}) {
     for (const std::string& keys : {causal, window, none})
-      check_prefill(prefill_config(keys), ragged, 3, way);
-    check_prefill(prefill_config(causal), ragged, 8, way);
-    check_prefill(prefill_config(causal, "sm_90a"), ragged, 2, way);
-    check_prefill(prefill_config(causal, "gfx942"), ragged, 2, way);
+      check_prefill(prefill_config("sm_80", keys), ragged, 3, way);
+    check_prefill(prefill_config("sm_80", causal), ragged, 8, way);
+    check_prefill(prefill_config("sm_90a", causal), ragged, 2, way);
+    check_prefill(prefill_config("gfx942", causal), ragged, 2, way);
   }
 }
 
@@ -253,7 +246,7 @@ Decoded decode_of_rank(const Config& config, const Whole& whole,
   constexpr std::int64_t kPage = 16, kMaxPages = 12;
   std::vector<std::int32_t> table(static_cast<std::size_t>(batch * kMaxPages), 1 << 20), lengths, offsets{0};
   std::vector<std::uint16_t> k, v, q;
-  const auto row = static_cast<std::size_t>(kHeadsKv * kDepth);
+  const auto row = static_cast<std::size_t>(kGroupHeadsKv * kDepth);
   std::int32_t pages = 0;
   for (std::int64_t b = 0; b < batch; ++b) {
     const auto at = static_cast<std::size_t>(b);
@@ -273,22 +266,22 @@ Decoded decode_of_rank(const Config& config, const Whole& whole,
     };
     copy(whole.k, k), copy(whole.v, v);
     const auto last =
-        static_cast<std::ptrdiff_t>((whole.starts[at] + whole.lengths[at] - 1) * kHeadsQ * kDepth);
-    q.insert(q.end(), whole.q.values.begin() + last, whole.q.values.begin() + last + kHeadsQ * kDepth);
+        static_cast<std::ptrdiff_t>((whole.starts[at] + whole.lengths[at] - 1) * kGroupHeadsQ * kDepth);
+    q.insert(q.end(), whole.q.values.begin() + last, whole.q.values.begin() + last + kGroupHeadsQ * kDepth);
   }
   k.resize(std::max<std::size_t>(k.size(), kPage * row)), v.resize(k.size());
   const std::int64_t num_pages = static_cast<std::int64_t>(k.size() / (kPage * row));
   const DeviceBuffer dq = upload(q), dk = upload(k), dv = upload(v), dt = upload(table), dl = upload(lengths),
                      dc = upload(offsets);
   const DeviceBuffer o = upload(std::vector<std::uint16_t>(q.size(), 0x7fc0)),
-                     lse = upload(std::vector<float>(static_cast<std::size_t>(batch * kHeadsQ), NAN));
-  ContextDecode decode(emulated(), config, transport, kHeadsQ, batch + 3);
+                     lse = upload(std::vector<float>(static_cast<std::size_t>(batch * kGroupHeadsQ), NAN));
+  ContextDecode decode(emulated(), config, transport, kGroupHeadsQ, batch + 3);
   AttentionArgs args;
-  args.q = Tensor::dense(dq.address(), DType::bf16, {batch, kHeadsQ, kDepth});
-  args.k = Tensor::dense(dk.address(), DType::bf16, {num_pages, kPage, kHeadsKv, kDepth});
-  args.v = Tensor::dense(dv.address(), DType::bf16, {num_pages, kPage, kHeadsKv, kDepth});
-  args.o = Tensor::dense(o.address(), DType::bf16, {batch, kHeadsQ, kDepth});
-  args.lse = Tensor::dense(lse.address(), DType::f32, {kHeadsQ, batch});
+  args.q = Tensor::dense(dq.address(), DType::bf16, {batch, kGroupHeadsQ, kDepth});
+  args.k = Tensor::dense(dk.address(), DType::bf16, {num_pages, kPage, kGroupHeadsKv, kDepth});
+  args.v = Tensor::dense(dv.address(), DType::bf16, {num_pages, kPage, kGroupHeadsKv, kDepth});
+  args.o = Tensor::dense(o.address(), DType::bf16, {batch, kGroupHeadsQ, kDepth});
+  args.lse = Tensor::dense(lse.address(), DType::f32, {kGroupHeadsQ, batch});
   args.page_table = Tensor::dense(dt.address(), DType::i32, {batch, kMaxPages});
   args.seqlens_k = Tensor::dense(dl.address(), DType::i32, {batch});
   args.cu_seqlens_q = Tensor::dense(dc.address(), DType::i32, {batch + 1});
@@ -302,7 +295,7 @@ Decoded decode_of_rank(const Config& config, const Whole& whole,
 
 TEST_CASE("decode over a cache in parts is decode of the whole, the same bits on every rank and every time") {
   // the second one is shorter than the group: some ranks have none of it
-  const Whole whole({150, 2, 97}, kHeadsQ, kHeadsKv, kDepth, 4);
+  const Whole whole({150, 2, 97}, kGroupHeadsQ, kGroupHeadsKv, kDepth, 4);
   for (const auto& [target, ranks] :
        std::vector<std::pair<std::string, int>>{{"sm_90a", 2}, {"sm_80", 3}, {"sm_80", 8}, {"gfx942", 2}}) {
     CAPTURE(target);
@@ -319,10 +312,10 @@ TEST_CASE("decode over a cache in parts is decode of the whole, the same bits on
     for (const std::string& error : errors) CHECK(error == "");
     Comparison comparison;
     for (std::size_t b = 0; b < whole.lengths.size(); ++b) {
-      for (std::int64_t head = 0; head < kHeadsQ; ++head) {
+      for (std::int64_t head = 0; head < kGroupHeadsQ; ++head) {
         std::vector<float> row;
         for (std::int64_t c = 0; c < kDepth; ++c)
-          row.push_back(widen(results[0].o.at((b * kHeadsQ + static_cast<std::size_t>(head)) * kDepth +
+          row.push_back(widen(results[0].o.at((b * kGroupHeadsQ + static_cast<std::size_t>(head)) * kDepth +
                                               static_cast<std::size_t>(c))));
         comparison.add(attend(whole, MaskConfig{}, b, whole.lengths[b] - 1, head, 0, whole.lengths[b]),
                        row.data(), results[0].lse.at(static_cast<std::size_t>(head) * 3 + b));
@@ -335,8 +328,8 @@ TEST_CASE("decode over a cache in parts is decode of the whole, the same bits on
 }
 
 TEST_CASE("a rank that fails, or never comes, is an error on all ranks, and nothing hangs") {
-  const Whole whole({200}, kHeadsQ, kHeadsKv, kDepth, 5);
-  const Config config = prefill_config(R"("mask": "causal", )");
+  const Whole whole({200}, kGroupHeadsQ, kGroupHeadsKv, kDepth, 5);
+  const Config config = prefill_config("sm_80", R"("mask": "causal", )");
   for (const PrefillWay way : {PrefillWay::ring, PrefillWay::gather}) {
     const auto failing = as_group(3, 60, [&](int rank, const std::shared_ptr<Transport>& transport) {
       if (rank == 1) throw std::runtime_error("out of paper");

@@ -11,21 +11,14 @@ using namespace kiln::test;
 
 namespace {
 
-constexpr std::int64_t kHeadsQ = 4, kHeadsKv = 2, kDepth = 64;
+constexpr std::int64_t kPartHeadsQ = 4, kPartHeadsKv = 2;
 
 struct Part {
   std::int64_t q_first, q_rows, k_first, k_rows;
 };
 
-Config config_of(const std::string& target, const std::string& keys) {
-  return parse_config(R"({"target": ")" + target +
-                          R"(", "operation": "prefill", "dtype": "bf16", "depth": 64, )" + keys +
-                          R"("lse": true, "operand": {"kind": "ragged"}})",
-                      "test");
-}
-
-std::vector<std::uint16_t> rows_of(const Rows& rows, const Whole& whole, std::span<const Part> parts,
-                                   bool queries) {
+std::vector<std::uint16_t> rows_of_parts(const Rows& rows, const Whole& whole, std::span<const Part> parts,
+                                         bool queries) {
   std::vector<std::uint16_t> out;
   for (std::size_t b = 0; b < parts.size(); ++b) {
     const Part& part = parts[b];
@@ -50,18 +43,18 @@ Comparison compare(const Config& config, const Whole& whole, std::span<const Par
     args.max_seqlen_k = std::max(args.max_seqlen_k, part.k_rows);
   }
   const std::int64_t rows = cu_q.back(), batch = static_cast<std::int64_t>(parts.size());
-  const DeviceBuffer q = upload(rows_of(whole.q, whole, parts, true)),
-                     k = upload(rows_of(whole.k, whole, parts, false)),
-                     v = upload(rows_of(whole.v, whole, parts, false)), offsets_q = upload(cu_q),
+  const DeviceBuffer q = upload(rows_of_parts(whole.q, whole, parts, true)),
+                     k = upload(rows_of_parts(whole.k, whole, parts, false)),
+                     v = upload(rows_of_parts(whole.v, whole, parts, false)), offsets_q = upload(cu_q),
                      offsets_k = upload(cu_k), positions = upload(ends);
-  const std::vector<float> poison(static_cast<std::size_t>(rows * kHeadsQ * kDepth), 1e20f);
+  const std::vector<float> poison(static_cast<std::size_t>(rows * kPartHeadsQ * kDepth), 1e20f);
   const DeviceBuffer o = upload(poison),
-                     lse = upload(std::vector<float>(static_cast<std::size_t>(rows * kHeadsQ), 7e20f));
-  args.q = Tensor::dense(q.address(), DType::bf16, {rows, kHeadsQ, kDepth});
-  args.k = Tensor::dense(k.address(), DType::bf16, {cu_k.back(), kHeadsKv, kDepth});
-  args.v = Tensor::dense(v.address(), DType::bf16, {cu_k.back(), kHeadsKv, kDepth});
-  args.o = Tensor::dense(o.address(), DType::f32, {rows, kHeadsQ, kDepth});
-  args.lse = Tensor::dense(lse.address(), DType::f32, {kHeadsQ, rows});
+                     lse = upload(std::vector<float>(static_cast<std::size_t>(rows * kPartHeadsQ), 7e20f));
+  args.q = Tensor::dense(q.address(), DType::bf16, {rows, kPartHeadsQ, kDepth});
+  args.k = Tensor::dense(k.address(), DType::bf16, {cu_k.back(), kPartHeadsKv, kDepth});
+  args.v = Tensor::dense(v.address(), DType::bf16, {cu_k.back(), kPartHeadsKv, kDepth});
+  args.o = Tensor::dense(o.address(), DType::f32, {rows, kPartHeadsQ, kDepth});
+  args.lse = Tensor::dense(lse.address(), DType::f32, {kPartHeadsQ, rows});
   args.cu_seqlens_q = Tensor::dense(offsets_q.address(), DType::i32, {batch + 1});
   args.cu_seqlens_k = Tensor::dense(offsets_k.address(), DType::i32, {batch + 1});
   args.seqlens_k = Tensor::dense(positions.address(), DType::i32, {batch});
@@ -73,11 +66,11 @@ Comparison compare(const Config& config, const Whole& whole, std::span<const Par
   for (std::size_t b = 0; b < parts.size(); ++b) {
     const Part& part = parts[b];
     for (std::int64_t i = 0; i < part.q_rows; ++i) {
-      for (std::int64_t head = 0; head < kHeadsQ; ++head) {
+      for (std::int64_t head = 0; head < kPartHeadsQ; ++head) {
         const std::int64_t row = cu_q[b] + i;
         comparison.add(
             attend(whole, *config.mask, b, part.q_first + i, head, part.k_first, part.k_first + part.k_rows),
-            &got[static_cast<std::size_t>((row * kHeadsQ + head) * kDepth)],
+            &got[static_cast<std::size_t>((row * kPartHeadsQ + head) * kDepth)],
             got_lse[static_cast<std::size_t>(head * rows + row)]);
       }
     }
@@ -88,7 +81,7 @@ Comparison compare(const Config& config, const Whole& whole, std::span<const Par
 }  // namespace
 
 TEST_CASE("a part sees the keys that its rows see in the whole sequence") {
-  const Whole whole({300, 300, 300, 40, 300, 0, 300}, kHeadsQ, kHeadsKv, kDepth, 25);
+  const Whole whole({300, 300, 300, 40, 300, 0, 300}, kPartHeadsQ, kPartHeadsKv, kDepth, 25);
   // In order: the diagonal in the middle, all keys before the rows, all behind, rows at both ends, keys that begin
   // between the rows, nothing, no keys.
   const Part parts[] = {{150, 100, 128, 150}, {200, 70, 0, 192}, {0, 30, 64, 90}, {0, 40, 0, 40},
@@ -98,8 +91,8 @@ TEST_CASE("a part sees the keys that its rows see in the whole sequence") {
       CAPTURE(target);
       CAPTURE(mask);
       const std::string keys = R"("out_dtype": "f32", "mask": )" + std::string(mask) + ", ";
-      const Comparison comparison = compare(config_of(target, keys), whole, parts);
-      CHECK(comparison.rows == 390 * kHeadsQ);
+      const Comparison comparison = compare(prefill_config(target, keys), whole, parts);
+      CHECK(comparison.rows == 390 * kPartHeadsQ);
       CHECK(comparison.error() < 4e-3);
       CHECK(comparison.lse < 2e-3);
     }
@@ -107,10 +100,11 @@ TEST_CASE("a part sees the keys that its rows see in the whole sequence") {
 }
 
 TEST_CASE("tiles that a part's rows do not see are not read") {
-  const Whole whole({512}, kHeadsQ, kHeadsKv, kDepth, 3);
+  const Whole whole({512}, kPartHeadsQ, kPartHeadsKv, kDepth, 3);
   const auto tiles = [&](const Part& part) {
     const Part parts[] = {part};
-    return compare(config_of("sm_80", R"("out_dtype": "f32", "mask": "causal", )"), whole, parts).error();
+    return compare(prefill_config("sm_80", R"("out_dtype": "f32", "mask": "causal", )"), whole, parts)
+        .error();
   };
   CHECK(tiles({0, 128, 384, 128}) == 0.0);  // wholly hidden: exact zeros
   CHECK(tiles({384, 128, 0, 128}) < 4e-3);  // wholly seen
@@ -136,11 +130,11 @@ TEST_CASE("what has no kernel for parts is refused") {
       refused(head +
               R"("operation": "prefill", "operand": {"kind": "ragged"}, "score_mod": {"expr": "score + k"}})")
           .find("score expression") != std::string::npos);
-  const Config causal = config_of("sm_80", R"("mask": "causal", )");
+  const Config causal = prefill_config("sm_80", R"("mask": "causal", )");
   const Manifest part = make_part_kernel(causal).manifest, plain = generate(make_plan(causal)).manifest;
   CHECK(part.takes("seqlens_k"));
   CHECK_FALSE(plain.takes("seqlens_k"));
-  CHECK_FALSE(make_part_kernel(config_of("sm_80", "")).manifest.takes("seqlens_k"));
+  CHECK_FALSE(make_part_kernel(prefill_config("sm_80", "")).manifest.takes("seqlens_k"));
   const auto decode = [&](const std::string& mask) {
     return make_part_kernel(
                parse_config(head + mask + R"("operation": "decode", "operand": {"kind": "paged"}})", "test"))
@@ -190,7 +184,7 @@ void check_merge(const std::string& target, bool accumulate, std::int64_t ov) {
   CAPTURE(accumulate);
   CAPTURE(ov);
   Parts parts(7, 3, ov, 3);
-  Config config = config_of(target, "");
+  Config config = prefill_config(target, "");
   config.depth = static_cast<int>(ov);
   // Accumulating: part 0 is what the others are merged into.
   const std::int64_t given = accumulate ? 2 : 3;

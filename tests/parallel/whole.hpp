@@ -1,4 +1,5 @@
-// Whole sequences on the host: random Q, K and V, and attention over them in float64.
+// Configs of kernels that work on parts, and whole sequences on the host: random Q, K and V, and attention over them in
+// float64.
 #pragma once
 
 #include <cmath>
@@ -6,11 +7,28 @@
 #include <cstring>
 #include <limits>
 #include <random>
+#include <string>
 #include <vector>
 
 #include <kiln/kiln.hpp>
 
 namespace kiln::test {
+
+inline constexpr std::int64_t kDepth = 64;  ///< columns of a head, in every problem of the suite
+
+inline Config prefill_config(const std::string& target, const std::string& keys) {
+  return parse_config(R"({"target": ")" + target +
+                          R"(", "operation": "prefill", "dtype": "bf16", "depth": 64, )" + keys +
+                          R"("lse": true, "operand": {"kind": "ragged"}})",
+                      "test");
+}
+inline Config decode_config(const std::string& target, const std::string& keys = {},
+                            const char* operand = R"({"kind": "ragged"})") {
+  return parse_config(R"({"target": ")" + target +
+                          R"(", "operation": "decode", "dtype": "bf16", "depth": 64, )" + keys +
+                          R"("operand": )" + operand + "}",
+                      "test");
+}
 
 inline float widen(std::uint16_t bits) {
   const std::uint32_t word = std::uint32_t{bits} << 16;

@@ -10,8 +10,6 @@ using namespace kiln::test;
 
 namespace {
 
-using Kind = KernelParam::Kind;
-
 constexpr const char* kAttention = R"(
 typedef unsigned short u16;
 typedef unsigned int u32;
@@ -60,17 +58,17 @@ KernelSource attention(const std::string& target) {
   manifest.depth = manifest.ov_depth = 64;
   manifest.writes_lse = true;
   manifest.scale = 0.125;
-  const auto add = [&](Kind kind, const char* role) {
+  const auto add = [&](ParamKind kind, const char* role) {
     KernelParam param;
     param.kind = kind;
     param.role = role;
     manifest.params.push_back(param);
   };
-  for (const char* role : {"q", "k", "v", "o", "lse"}) add(Kind::pointer, role);
-  for (const char* role : {"heads_q", "heads_kv", "seqlen_q", "seqlen_k"}) add(Kind::i32, role);
+  for (const char* role : {"q", "k", "v", "o", "lse"}) add(ParamKind::pointer, role);
+  for (const char* role : {"heads_q", "heads_kv", "seqlen_q", "seqlen_k"}) add(ParamKind::i32, role);
   for (const char* role : {"q_stride_seq", "k_stride_seq", "v_stride_seq", "o_stride_seq"})
-    add(Kind::i64, role);
-  add(Kind::f32, "scale_log2");
+    add(ParamKind::i64, role);
+  add(ParamKind::f32, "scale_log2");
   return source;
 }
 
@@ -150,7 +148,7 @@ KERNEL(128) reverse(const unsigned short* q, unsigned short* o) {
   manifest.scale = 1;
   for (const char* role : {"q", "o"}) {
     KernelParam param;
-    param.kind = Kind::pointer;
+    param.kind = ParamKind::pointer;
     param.role = role;
     manifest.params.push_back(param);
   }

@@ -12,6 +12,7 @@
 
 #include "runtime/cache/cache_impl.hpp"
 #include "runtime/cache/entry.hpp"
+#include "tests/runtime/cache_support.hpp"
 #include "tests/runtime/support.hpp"
 
 using namespace kiln;
@@ -19,12 +20,6 @@ using namespace kiln::test;
 namespace fs = std::filesystem;
 
 namespace {
-
-Hash128 key_of(int n) {
-  Hasher hasher;
-  hasher.field(static_cast<std::uint64_t>(n));
-  return hasher.digest();
-}
 
 Binary binary_of(int n, std::size_t bytes = 100) {
   Binary binary;

@@ -15,6 +15,7 @@
 #include <thread>
 
 #include "runtime/cache/cache_impl.hpp"
+#include "tests/runtime/cache_support.hpp"
 #include "tests/runtime/support.hpp"
 
 using namespace kiln;
@@ -34,13 +35,7 @@ extern "C" int flock(int fd, int operation) noexcept {
 
 namespace {
 
-Hash128 key_of(int n) {
-  Hasher hasher;
-  hasher.field(static_cast<std::uint64_t>(n));
-  return hasher.digest();
-}
-
-Binary binary_of(int n) {
+Binary large_binary_of(int n) {
   Binary binary;
   binary.name = "kernel" + std::to_string(n);
   binary.entry = "kernel";
@@ -54,7 +49,7 @@ Binary binary_of(int n) {
 
 /// Runs `work` in a child that leaves without the parent's atexit handlers.
 template <class Work>
-pid_t in_child(const Work& work) {
+pid_t start_child(const Work& work) {
   const pid_t pid = fork();
   if (pid == 0) {
     int status = 1;
@@ -85,10 +80,10 @@ TEST_CASE("kill -9 of writers at random moments leaves every entry whole or abse
   unsigned times = 1;
   for (int round = 0; round < 30 || !published(); ++round) {
     if (round >= 30) times *= 2;
-    const pid_t pid = in_child([&] {
+    const pid_t pid = start_child([&] {
       Cache cache(directory);
       for (int n = 0;; n = (n + 1) % 8) {
-        cache.impl().publish(key_of(n), binary_of(n));
+        cache.impl().publish(key_of(n), large_binary_of(n));
       }
       return 0;
     });
@@ -100,7 +95,7 @@ TEST_CASE("kill -9 of writers at random moments leaves every entry whole or abse
   CHECK(cache.verify().bad.empty());
   CHECK(cache.stats().entries > 0);
   for (int n = 0; n < 8; ++n)
-    CHECK(cache.impl().get(key_of(n), [&] { return binary_of(n); })->image == binary_of(n).image);
+    CHECK(cache.impl().get(key_of(n), [&] { return large_binary_of(n); })->image == large_binary_of(n).image);
   CHECK(cache.stats().corrupt == 0);
 }
 
@@ -109,7 +104,7 @@ TEST_CASE("racing processes compile each kernel once") {
   const std::string directory = scratch / "c", tally = scratch / "tally";
   std::vector<pid_t> children;
   for (int child = 0; child < 6; ++child) {
-    children.push_back(in_child([&] {
+    children.push_back(start_child([&] {
       Cache cache(directory);
       for (int n = 0; n < 4; ++n) {
         const auto got = cache.impl().get(key_of(n), [&] {
@@ -117,9 +112,9 @@ TEST_CASE("racing processes compile each kernel once") {
           const bool counted = write(fd, "x", 1) == 1;
           close(fd);
           std::this_thread::sleep_for(std::chrono::milliseconds(30));
-          return counted ? binary_of(n) : Binary();
+          return counted ? large_binary_of(n) : Binary();
         });
-        if (got->image != binary_of(n).image) return 1;
+        if (got->image != large_binary_of(n).image) return 1;
       }
       return 0;
     }));
@@ -139,13 +134,13 @@ TEST_CASE("a lock held for ever delays, and no more; a dead holder's lock is gon
   const ScopedEnv timeout("KILN_LOCK_TIMEOUT", "1");
   Cache cache(directory);
   const auto start = std::chrono::steady_clock::now();
-  CHECK(cache.impl().get(key_of(1), [] { return binary_of(1); })->cache == CacheState::miss);
+  CHECK(cache.impl().get(key_of(1), [] { return large_binary_of(1); })->cache == CacheState::miss);
   const auto waited = std::chrono::steady_clock::now() - start;
   CHECK(waited >= std::chrono::milliseconds(900));
   CHECK(cache.stats().lock_timeouts == 1);
   close(fd);
 
-  const pid_t holder = in_child([&] {
+  const pid_t holder = start_child([&] {
     Store store(directory);
     const auto held = store.lock(key_of(2), 0);
     pause();
@@ -154,24 +149,25 @@ TEST_CASE("a lock held for ever delays, and no more; a dead holder's lock is gon
   std::this_thread::sleep_for(std::chrono::milliseconds(100));
   kill(holder, SIGKILL);
   exit_status(holder);
-  CHECK(cache.impl().get(key_of(2), [] { return binary_of(2); })->cache == CacheState::miss);
+  CHECK(cache.impl().get(key_of(2), [] { return large_binary_of(2); })->cache == CacheState::miss);
   CHECK(cache.stats().lock_timeouts == 1);
 }
 
 TEST_CASE("a full disk costs the entry, not the kernel") {
   // Root writes anywhere but past a limit: a file size limit stands in for ENOSPC, in a child of its own.
   const Scratch scratch;
-  const pid_t pid = in_child([&] {
+  const pid_t pid = start_child([&] {
     signal(SIGXFSZ, SIG_IGN);
     const rlimit limit{1000, 1000};
     setrlimit(RLIMIT_FSIZE, &limit);
     Cache cache(scratch / "c");
     int warnings = 0;
     cache.impl().on_warning([&](const std::string&) { ++warnings; });
-    const auto got = cache.impl().get(key_of(1), [] { return binary_of(1); });
-    cache.impl().get(key_of(2), [] { return binary_of(2); });
-    const bool ok = got->image == binary_of(1).image && warnings == 1 && cache.stats().write_failures == 2 &&
-                    cache.stats().entries == 0 && std::filesystem::is_empty(scratch / "c/tmp");
+    const auto got = cache.impl().get(key_of(1), [] { return large_binary_of(1); });
+    cache.impl().get(key_of(2), [] { return large_binary_of(2); });
+    const bool ok = got->image == large_binary_of(1).image && warnings == 1 &&
+                    cache.stats().write_failures == 2 && cache.stats().entries == 0 &&
+                    std::filesystem::is_empty(scratch / "c/tmp");
     return ok ? 0 : 1;
   });
   CHECK(exit_status(pid) == 0);
@@ -197,11 +193,12 @@ TEST_CASE("without locks processes compile the same kernel side by side, and not
   without_locks = true;
   std::vector<pid_t> children;
   for (int child = 0; child < 6; ++child) {
-    children.push_back(in_child([&] {
+    children.push_back(start_child([&] {
       Cache cache(directory);
       for (int round = 0; round < 5; ++round) {
         for (int n = 0; n < 4; ++n) {
-          if (cache.impl().get(key_of(n), [&] { return binary_of(n); })->image != binary_of(n).image)
+          if (cache.impl().get(key_of(n), [&] { return large_binary_of(n); })->image !=
+              large_binary_of(n).image)
             return 1;
         }
         cache.impl().forget_memory();
@@ -223,7 +220,7 @@ TEST_CASE("a process forked after a load goes on, and so does its parent") {
   const KernelSource source = tiny_source(5, "sm_80");
   const auto binary = runtime.compile(source);
   const DeviceBuffer buffer = runtime.allocate(64, "before");
-  const pid_t pid = in_child([&] {
+  const pid_t pid = start_child([&] {
     if (runtime.compile(source)->cache != CacheState::memory) return 1;
     if (runtime.compile(tiny_source(6, "sm_80"))->cache != CacheState::miss) return 2;
     std::vector<std::byte> bytes(64, std::byte{7}), back(64);

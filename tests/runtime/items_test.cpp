@@ -47,10 +47,9 @@ extern "C" __global__ void kernel(int4* o, const int* cu_seqlens_q, const int* c
   m.depth = m.ov_depth = 64;
   m.scale = 1;
   m.operand = OperandKind::ragged;
-  using Kind = KernelParam::Kind;
   for (const char* role : {"o", "cu_seqlens_q", "cu_seqlens_k"})
-    m.params.push_back({Kind::pointer, role, {}});
-  for (const char* role : {"batch", "heads_q", "heads_kv"}) m.params.push_back({Kind::i32, role, {}});
+    m.params.push_back({ParamKind::pointer, role, {}});
+  for (const char* role : {"batch", "heads_q", "heads_kv"}) m.params.push_back({ParamKind::i32, role, {}});
   return source;
 }
 

@@ -13,8 +13,6 @@ using namespace kiln::test;
 
 namespace {
 
-using Kind = KernelParam::Kind;
-
 /// "emulated", and "cuda:0" where there is one; or just $KILN_TEST_DEVICE.
 std::vector<std::string> devices() {
   if (const char* only = getenv("KILN_TEST_DEVICE")) return {only};
@@ -42,8 +40,8 @@ struct Given {
   AttentionArgs args;
 };
 
-Given contiguous(Runtime& runtime, std::int64_t batch, std::int64_t sq, std::int64_t sk, std::int64_t hq,
-                 std::int64_t hk, std::int64_t depth) {
+Given given_contiguous(Runtime& runtime, std::int64_t batch, std::int64_t sq, std::int64_t sk,
+                       std::int64_t hq, std::int64_t hk, std::int64_t depth) {
   Given given;
   const auto make = [&](DeviceBuffer& buffer, Tensor& tensor, std::vector<std::int64_t> shape) {
     const auto count = static_cast<std::size_t>(
@@ -84,17 +82,18 @@ KernelSource report_source(GridRule::Kind grid) {
   manifest.depth = manifest.ov_depth = 64;
   manifest.scale = 0.125;
   manifest.writes_lse = true;
-  for (const char* role : {"q", "k", "v", "o", "lse"}) manifest.params.push_back({Kind::pointer, role, {}});
+  for (const char* role : {"q", "k", "v", "o", "lse"})
+    manifest.params.push_back({ParamKind::pointer, role, {}});
   for (const char* role : {"batch", "heads_q", "heads_kv", "seqlen_q", "seqlen_k", "num_m_blocks",
                            "num_tiles", "total_q", "total_k", "section_heads"}) {
-    manifest.params.push_back({Kind::i32, role, {}});
+    manifest.params.push_back({ParamKind::i32, role, {}});
   }
   for (const char* role : {"q_stride_batch", "k_stride_seq", "v_stride_head", "o_stride_head"}) {
-    manifest.params.push_back({Kind::i64, role, {}});
+    manifest.params.push_back({ParamKind::i64, role, {}});
   }
-  manifest.params.push_back({Kind::f32, "scale_log2", {}});
-  manifest.params.push_back({Kind::f32, "scale", {}});
-  manifest.params.push_back({Kind::pointer, "tile_counter", {}});
+  manifest.params.push_back({ParamKind::f32, "scale_log2", {}});
+  manifest.params.push_back({ParamKind::f32, "scale", {}});
+  manifest.params.push_back({ParamKind::pointer, "tile_counter", {}});
   return source;
 }
 
@@ -114,7 +113,7 @@ TEST_CASE("every role reaches the kernel, and both grid rules give the grid they
     Runtime runtime(options);
     for (const GridRule::Kind grid : {GridRule::Kind::tiles, GridRule::Kind::persistent}) {
       const auto kernel = runtime.load(report_source(grid));
-      Given given = contiguous(runtime, 3, 40, 50, 8, 2, 64);
+      Given given = given_contiguous(runtime, 3, 40, 50, 8, 2, 64);
       given.lse = runtime.allocate(3 * 8 * 40 * 4);
       given.args.lse = Tensor::dense(given.lse.address(), DType::f32, {3, 8, 40});
       kernel->launch(given.args);
@@ -194,7 +193,7 @@ extern "C" __global__ void kernel(const __grid_constant__ Map map, unsigned shor
     source.manifest.depth = source.manifest.ov_depth = 64;
     source.manifest.grid.block_rows = 1 << 20;
     source.manifest.scale = 1;
-    source.manifest.params = {{Kind::tensor_map, "k", {}}, {Kind::pointer, "o", {}}};
+    source.manifest.params = {{ParamKind::tensor_map, "k", {}}, {ParamKind::pointer, "o", {}}};
     return source;
   };
   for (const std::string& selector : devices()) {
@@ -205,7 +204,7 @@ extern "C" __global__ void kernel(const __grid_constant__ Map map, unsigned shor
     if (selector != "emulated" && runtime.device().target != "sm_90a") continue;
 
     // Rows 3.. of head 1 of batch 1; its sequence has 5 rows, so rows 5.. of the box are zeros.
-    Given given = contiguous(runtime, 2, 16, 5, 2, 2, 64);
+    Given given = given_contiguous(runtime, 2, 16, 5, 2, 2, 64);
     KernelSource source = with(3, 1, 1);
     source.manifest.params[0].map = {{{"depth", 64}, {"seq", 8}, {"head", 1}, {"batch", 1}}, 0, 128};
     runtime.load(source)->launch(given.args);
@@ -218,7 +217,7 @@ extern "C" __global__ void kernel(const __grid_constant__ Map map, unsigned shor
     }
 
     // Ragged: rows 4.. of head 1, across sequences; there are 9 rows in all.
-    Given ragged = contiguous(runtime, 1, 16, 9, 2, 2, 64);
+    Given ragged = given_contiguous(runtime, 1, 16, 9, 2, 2, 64);
     for (Tensor* tensor : {&ragged.args.q, &ragged.args.k, &ragged.args.v, &ragged.args.o}) {
       tensor->shape.erase(tensor->shape.begin());
       tensor->strides.erase(tensor->strides.begin());
@@ -242,7 +241,7 @@ extern "C" __global__ void kernel(const __grid_constant__ Map map, unsigned shor
     }
 
     // Pages of 6 rows: rows 2.. of head 1 of page 3; the box ends with its page, not in the next.
-    Given paged = contiguous(runtime, 4, 16, 6, 2, 2, 64);
+    Given paged = given_contiguous(runtime, 4, 16, 6, 2, 2, 64);
     paged.lengths_q = upload<std::int32_t>(runtime, {0, 9, 16});
     paged.lengths_k = upload<std::int32_t>(runtime, {6, 6, 0, 1, 2, 3});
     for (Tensor* tensor : {&paged.args.q, &paged.args.o})
@@ -291,14 +290,14 @@ extern "C" __global__ void kernel(long long* o, const int* page_table, const int
   manifest.scale = 1;
   manifest.quantization = Quantization{Quantization::Granularity::per_token, 0, DType::f32};
   for (const char* role : {"o", "page_table", "seqlens_k"})
-    manifest.params.push_back({Kind::pointer, role, {}});
+    manifest.params.push_back({ParamKind::pointer, role, {}});
   for (const char* role : {"page_table_stride", "num_pages", "page_size"})
-    manifest.params.push_back({Kind::i32, role, {}});
+    manifest.params.push_back({ParamKind::i32, role, {}});
   for (const char* role : {"k_stride_page", "v_stride_batch"})
-    manifest.params.push_back({Kind::i64, role, {}});
+    manifest.params.push_back({ParamKind::i64, role, {}});
   for (const char* role : {"item_counters", "workspace", "k_scale"})
-    manifest.params.push_back({Kind::pointer, role, {}});
-  manifest.params.push_back({Kind::i64, "k_scale_stride_page", {}});
+    manifest.params.push_back({ParamKind::pointer, role, {}});
+  manifest.params.push_back({ParamKind::i64, "k_scale_stride_page", {}});
 
   for (const std::string& selector : devices()) {
     CAPTURE(selector);
@@ -306,7 +305,7 @@ extern "C" __global__ void kernel(long long* o, const int* page_table, const int
     options.device = selector;
     Runtime runtime(options);
     const auto kernel = runtime.load(source);
-    Given given = contiguous(runtime, 7, 3, 16, 8, 2, 64);
+    Given given = given_contiguous(runtime, 7, 3, 16, 8, 2, 64);
     std::vector<std::int32_t> table(60, 5);
     table[21] = 77;
     const DeviceBuffer entries = upload(runtime, table), lengths = upload<std::int32_t>(runtime, {3, 200, 0}),
@@ -363,7 +362,7 @@ TEST_CASE("memory: copies at offsets, fills, and refusals outside the buffer") {
 TEST_CASE("an empty problem launches nothing") {
   Runtime runtime(quiet());
   const auto kernel = runtime.load(report_source(GridRule::Kind::tiles));
-  Given given = contiguous(runtime, 2, 0, 5, 8, 2, 64);
+  Given given = given_contiguous(runtime, 2, 0, 5, 8, 2, 64);
   given.lse = runtime.allocate(4);
   given.args.lse = Tensor::dense(given.lse.address(), DType::f32, {2, 8, 0});
   CHECK(kernel->launch(given.args) == nullptr);
@@ -395,9 +394,9 @@ TEST_CASE(
     manifest.grid = {GridRule::Kind::tiles, 64, 1};
     manifest.depth = manifest.ov_depth = 64;
     manifest.scale = 1;
-    manifest.params = {{Kind::pointer, "o", {}}};
+    manifest.params = {{ParamKind::pointer, "o", {}}};
     Runtime runtime(quiet());
-    Given given = contiguous(runtime, 1, 1, 1, 1, 1, 64);
+    Given given = given_contiguous(runtime, 1, 1, 1, 1, 1, 64);
     const auto binary = runtime.compile(source);
     // Expected of the compiled program, and so the way to launch it.
     manifest.expectations = {{"griddepcontrol.wait", 1}};

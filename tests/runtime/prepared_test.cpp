@@ -46,7 +46,7 @@ bool holds(const Case& c, std::uint16_t value) {
   return std::all_of(got.begin(), got.end(), [&](std::uint16_t x) { return x == value; });
 }
 
-std::string refusal(Kernel& kernel, const AttentionArgs& args, const LaunchOptions& options = {}) {
+std::string launch_refusal(Kernel& kernel, const AttentionArgs& args, const LaunchOptions& options = {}) {
   try {
     kernel.launch(args, options);
   } catch (const Error& error) {
@@ -81,23 +81,23 @@ TEST_CASE("launches of known shapes: new addresses, the same rules") {
 
     // What a rule asks of is part of what is known: alignment, strides, types, numbers.
     Case other = make_case(runtime, 20, 30, kOne, 8);
-    CHECK(refusal(*kernel, other.args).find("a multiple of 16 is needed") != std::string::npos);
+    CHECK(launch_refusal(*kernel, other.args).find("a multiple of 16 is needed") != std::string::npos);
     other = make_case(runtime, 20, 30, kOne, 16);
-    CHECK(refusal(*kernel, other.args) == "");
+    CHECK(launch_refusal(*kernel, other.args) == "");
     CHECK(holds(other, kOne));
     other.args.k.dtype = DType::bf16;
-    CHECK(refusal(*kernel, other.args).find("k is bf16") != std::string::npos);
+    CHECK(launch_refusal(*kernel, other.args).find("k is bf16") != std::string::npos);
     other.args.k.dtype = DType::fp16;
     other.args.v.address = 0;
-    CHECK(refusal(*kernel, other.args).find("v has no memory") != std::string::npos);
+    CHECK(launch_refusal(*kernel, other.args).find("v has no memory") != std::string::npos);
     other = make_case(runtime, 20, 30, kOne);
     other.args.scale = -1.0;
-    CHECK(refusal(*kernel, other.args).find("scale must be") != std::string::npos);
+    CHECK(launch_refusal(*kernel, other.args).find("scale must be") != std::string::npos);
     other.args.scale.reset();
-    CHECK(refusal(*kernel, other.args, {.max_blocks = -1}).find("max_blocks is negative") !=
+    CHECK(launch_refusal(*kernel, other.args, {.max_blocks = -1}).find("max_blocks is negative") !=
           std::string::npos);
     other.args.k.strides[1] = 63;
-    CHECK(refusal(*kernel, other.args).find("stride 63") != std::string::npos);
+    CHECK(launch_refusal(*kernel, other.args).find("stride 63") != std::string::npos);
 
     // More shapes than are remembered.
     for (std::int64_t rows = 1; rows <= 70; ++rows) {

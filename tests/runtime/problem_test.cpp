@@ -12,14 +12,14 @@
 #include "runtime/launch/geometry.hpp"
 #include "runtime/launch/pack.hpp"
 #include "runtime/launch/problem.hpp"
-#include "tests/runtime/support.hpp"
+#include "tests/runtime/problem_support.hpp"
 
 using namespace kiln;
 using namespace kiln::test;
 
 namespace {
 
-Manifest manifest_of(OperandKind operand) {
+Manifest prefill_manifest(OperandKind operand) {
   Manifest manifest;
   manifest.name = "prefill";
   manifest.entry = "kernel";
@@ -55,26 +55,10 @@ AttentionArgs ragged() {
   return args;
 }
 
-/// What make_problem says about `args` after `change`; empty when it accepts them.
-template <class Change>
-std::string refusal(const Manifest& manifest, AttentionArgs args, const Change& change) {
-  change(args);
-  std::string message;
-  const auto code = error_of([&] { make_problem(manifest, args); }, &message);
-  CHECK((!code || *code == ErrorCode::bad_input));
-  return message;
-}
-
-bool has(const std::string& text, const std::string& part) {
-  if (text.find(part) != std::string::npos) return true;
-  MESSAGE("\"" << part << "\" is not in: " << text);
-  return false;
-}
-
 }  // namespace
 
 TEST_CASE("a contiguous problem's numbers") {
-  const Problem problem = make_problem(manifest_of(OperandKind::contiguous), contiguous());
+  const Problem problem = make_problem(prefill_manifest(OperandKind::contiguous), contiguous());
   CHECK(problem.batch == 2);
   CHECK(problem.heads_q == 8);
   CHECK(problem.heads_kv == 2);
@@ -89,7 +73,7 @@ TEST_CASE("a contiguous problem's numbers") {
 }
 
 TEST_CASE("a ragged problem's numbers") {
-  const Problem problem = make_problem(manifest_of(OperandKind::ragged), ragged());
+  const Problem problem = make_problem(prefill_manifest(OperandKind::ragged), ragged());
   CHECK(problem.batch == 3);
   CHECK(problem.seqlen_q == 200);
   CHECK(problem.seqlen_k == 400);
@@ -100,7 +84,7 @@ TEST_CASE("a ragged problem's numbers") {
 }
 
 TEST_CASE("sections: the largest divisor of all heads whose K and V fit in 32 MiB") {
-  const Manifest manifest = manifest_of(OperandKind::contiguous);
+  const Manifest manifest = prefill_manifest(OperandKind::contiguous);
   const auto section = [&](std::int64_t batch, std::int64_t heads, std::int64_t heads_kv,
                            std::int64_t length) {
     AttentionArgs args;
@@ -118,7 +102,7 @@ TEST_CASE("sections: the largest divisor of all heads whose K and V fit in 32 Mi
 }
 
 TEST_CASE("every broken rule has its line") {
-  const Manifest dense = manifest_of(OperandKind::contiguous);
+  const Manifest dense = prefill_manifest(OperandKind::contiguous);
   const auto bad = [&](const auto& change) { return refusal(dense, contiguous(), change); };
   CHECK(bad([](AttentionArgs&) {}).empty());
   CHECK(has(bad([](auto& a) { a.q.shape.pop_back(); }), "q has shape [2, 300, 8]"));
@@ -160,7 +144,7 @@ TEST_CASE("every broken rule has its line") {
 }
 
 TEST_CASE("batches, heads and rows that no grid or expression takes are refused in a line") {
-  Manifest tiles = manifest_of(OperandKind::contiguous);
+  Manifest tiles = prefill_manifest(OperandKind::contiguous);
   const auto many = [](std::int64_t batch, std::int64_t rows, std::int64_t heads) {
     return [=](AttentionArgs& a) {
       a.q = Tensor::dense(0x1000, DType::bf16, {batch, rows, heads, 128});
@@ -185,7 +169,7 @@ TEST_CASE("batches, heads and rows that no grid or expression takes are refused 
   CHECK(has(said(tiles, 1, 2147483520, 2), "134217720 blocks of 512 threads: an AMD grid takes 4294967295"));
   // Decode and persistent kernels have as many blocks as run at once; their expressions know 16 bits of heads.
   for (const auto kind : {GridRule::Kind::stream_k, GridRule::Kind::persistent}) {
-    Manifest stream = manifest_of(OperandKind::contiguous);
+    Manifest stream = prefill_manifest(OperandKind::contiguous);
     stream.grid = {kind, 16, 1, 64};
     CHECK(said(stream, 70000, 1, 2).empty());
     stream.params.push_back({KernelParam::Kind::f32, "scale", {}});
@@ -219,7 +203,7 @@ TEST_CASE("every kind of launch is held to what its grid takes") {
 }
 
 TEST_CASE("strides of one-element dimensions are free") {
-  const Manifest dense = manifest_of(OperandKind::contiguous);
+  const Manifest dense = prefill_manifest(OperandKind::contiguous);
   AttentionArgs args = contiguous();
   for (Tensor* tensor : {&args.q, &args.k, &args.v, &args.o}) {
     tensor->shape[0] = 1;
@@ -229,7 +213,7 @@ TEST_CASE("strides of one-element dimensions are free") {
 }
 
 TEST_CASE("negative and huge strides are refused where a tensor map is made") {
-  Manifest dense = manifest_of(OperandKind::contiguous);
+  Manifest dense = prefill_manifest(OperandKind::contiguous);
   const auto change = [](AttentionArgs& a) { a.k.strides[1] = -256; };
   CHECK(refusal(dense, contiguous(), change).empty());
   dense.params.push_back({KernelParam::Kind::tensor_map, "k", {}});
@@ -241,7 +225,7 @@ TEST_CASE("negative and huge strides are refused where a tensor map is made") {
 TEST_CASE("what a kernel does not take is refused, not ignored") {
   const auto with = [](OperandKind kind, const auto& change) {
     const AttentionArgs args = kind == OperandKind::contiguous ? contiguous() : ragged();
-    return refusal(manifest_of(kind), args, change);
+    return refusal(prefill_manifest(kind), args, change);
   };
   CHECK(has(with(OperandKind::contiguous,
                  [](auto& a) {
@@ -257,7 +241,7 @@ TEST_CASE("what a kernel does not take is refused, not ignored") {
   CHECK(with(OperandKind::ragged, [](auto&) {}).empty());
 
   // A kernel made for some head counts.
-  Manifest made = manifest_of(OperandKind::contiguous);
+  Manifest made = prefill_manifest(OperandKind::contiguous);
   made.num_q_heads = 8, made.kv_num_heads = 2;
   CHECK(refusal(made, contiguous(), [](auto&) {}).empty());
   made.num_q_heads = 16, made.kv_num_heads = 4;
@@ -267,7 +251,7 @@ TEST_CASE("what a kernel does not take is refused, not ignored") {
 }
 
 TEST_CASE("lse and ragged lengths") {
-  Manifest dense = manifest_of(OperandKind::contiguous);
+  Manifest dense = prefill_manifest(OperandKind::contiguous);
   dense.writes_lse = true;
   const auto bad = [&](const auto& change) { return refusal(dense, contiguous(), change); };
   CHECK(has(bad([](AttentionArgs&) {}), "was given no lse"));
@@ -282,7 +266,7 @@ TEST_CASE("lse and ragged lengths") {
             }),
             "lse lies at 0x101"));
 
-  const Manifest rows = manifest_of(OperandKind::ragged);
+  const Manifest rows = prefill_manifest(OperandKind::ragged);
   const auto wrong = [&](const auto& change) { return refusal(rows, ragged(), change); };
   CHECK(wrong([](AttentionArgs&) {}).empty());
   CHECK(has(wrong([](auto& a) { a.cu_seqlens_q.reset(); }), "needs cu_seqlens_q"));
@@ -299,33 +283,32 @@ TEST_CASE("lse and ragged lengths") {
 
 TEST_CASE("roles the runtime does not know are refused at load, by name") {
   const auto refused = [](KernelParam param, const std::string& name) {
-    Manifest manifest = manifest_of(OperandKind::contiguous);
+    Manifest manifest = prefill_manifest(OperandKind::contiguous);
     manifest.params.push_back(std::move(param));
     std::string message;
     return error_of([&] { check_roles(manifest); }, &message) == ErrorCode::bad_input && has(message, name);
   };
-  using Kind = KernelParam::Kind;
-  CHECK(refused({Kind::pointer, "page_tables", {}}, "\"page_tables\""));
-  CHECK(refused({Kind::i32, "q", {}}, "\"q\""));
-  CHECK(refused({Kind::i64, "q_stride_depth", {}}, "\"q_stride_depth\""));
-  CHECK(refused({Kind::i64, "x_stride_head", {}}, "\"x_stride_head\""));
-  CHECK(refused({Kind::f32, "", {}}, "\"\""));
-  CHECK(refused({Kind::tensor_map, "lse", {{{"depth", 8}}, 0, 0}}, "\"lse\""));
-  CHECK(refused({Kind::tensor_map, "q", {}}, "\"q\""));
-  CHECK(refused({Kind::tensor_map, "q", {{{"seq", 8}}, 0, 0}}, "\"q\""));
-  CHECK(refused({Kind::tensor_map, "q", {{{"depth", 8}, {"pages", 8}}, 0, 0}}, "\"q\""));
-  CHECK(refused({Kind::tensor_map, "k_scale", {{{"depth", 8}}, 0, 0}}, "\"k_scale\""));
-  CHECK(refused({Kind::i64, "k_scale_stride_head", {}}, "\"k_scale_stride_head\""));
-  Manifest many = manifest_of(OperandKind::contiguous);
-  for (int i = 0; i < 65; ++i) many.params.push_back({Kind::i32, "batch", {}});
+  CHECK(refused({ParamKind::pointer, "page_tables", {}}, "\"page_tables\""));
+  CHECK(refused({ParamKind::i32, "q", {}}, "\"q\""));
+  CHECK(refused({ParamKind::i64, "q_stride_depth", {}}, "\"q_stride_depth\""));
+  CHECK(refused({ParamKind::i64, "x_stride_head", {}}, "\"x_stride_head\""));
+  CHECK(refused({ParamKind::f32, "", {}}, "\"\""));
+  CHECK(refused({ParamKind::tensor_map, "lse", {{{"depth", 8}}, 0, 0}}, "\"lse\""));
+  CHECK(refused({ParamKind::tensor_map, "q", {}}, "\"q\""));
+  CHECK(refused({ParamKind::tensor_map, "q", {{{"seq", 8}}, 0, 0}}, "\"q\""));
+  CHECK(refused({ParamKind::tensor_map, "q", {{{"depth", 8}, {"pages", 8}}, 0, 0}}, "\"q\""));
+  CHECK(refused({ParamKind::tensor_map, "k_scale", {{{"depth", 8}}, 0, 0}}, "\"k_scale\""));
+  CHECK(refused({ParamKind::i64, "k_scale_stride_head", {}}, "\"k_scale_stride_head\""));
+  Manifest many = prefill_manifest(OperandKind::contiguous);
+  for (int i = 0; i < 65; ++i) many.params.push_back({ParamKind::i32, "batch", {}});
   CHECK(error_of([&] { check_roles(many); }) == ErrorCode::bad_input);
-  Manifest maps = manifest_of(OperandKind::contiguous);
-  for (int i = 0; i < 32; ++i) maps.params.push_back({Kind::tensor_map, "q", {{{"depth", 64}}, 0, 0}});
+  Manifest maps = prefill_manifest(OperandKind::contiguous);
+  for (int i = 0; i < 32; ++i) maps.params.push_back({ParamKind::tensor_map, "q", {{{"depth", 64}}, 0, 0}});
   CHECK(error_of([&] { check_roles(maps); }) == ErrorCode::bad_input);
 }
 
 TEST_CASE("grids are whole clusters") {
-  Manifest manifest = manifest_of(OperandKind::contiguous);
+  Manifest manifest = prefill_manifest(OperandKind::contiguous);
   manifest.cluster = {2, 1, 1};
   manifest.num_threads = 384;
   manifest.smem_bytes = 1000;

@@ -6,16 +6,14 @@
 #include "runtime/launch/geometry.hpp"
 #include "runtime/launch/pack.hpp"
 #include "runtime/launch/problem.hpp"
-#include "tests/runtime/support.hpp"
+#include "tests/runtime/problem_support.hpp"
 
 using namespace kiln;
 using namespace kiln::test;
 
 namespace {
 
-using Kind = KernelParam::Kind;
-
-Manifest manifest_of(OperandKind operand) {
+Manifest decode_manifest(OperandKind operand) {
   Manifest m;
   m.name = "decode";
   m.entry = "kernel";
@@ -26,7 +24,7 @@ Manifest manifest_of(OperandKind operand) {
   m.ov_depth = 64;
   m.page_size = operand == OperandKind::paged ? 16 : 0;
   m.grid = {GridRule::Kind::stream_k, 16, 2, 64};
-  m.params = {{Kind::i32, "team_heads", {}}};  // of stream_k grids by heads
+  m.params = {{ParamKind::i32, "team_heads", {}}};  // of stream_k grids by heads
   m.num_threads = 128;
   m.scale = 0.5;
   return m;
@@ -46,25 +44,10 @@ AttentionArgs paged() {
   return args;
 }
 
-template <class Change>
-std::string refusal(const Manifest& manifest, AttentionArgs args, const Change& change) {
-  change(args);
-  std::string message;
-  const auto code = error_of([&] { make_problem(manifest, args); }, &message);
-  CHECK((!code || *code == ErrorCode::bad_input));
-  return message;
-}
-
-bool has(const std::string& text, const std::string& part) {
-  if (text.find(part) != std::string::npos) return true;
-  MESSAGE("\"" << part << "\" is not in: " << text);
-  return false;
-}
-
 }  // namespace
 
 TEST_CASE("a paged problem's numbers, and the grid over its KV tiles") {
-  const Manifest m = manifest_of(OperandKind::paged);
+  const Manifest m = decode_manifest(OperandKind::paged);
   const Problem p = make_problem(m, paged());
   CHECK(p.ragged);
   CHECK(p.batch == 3);
@@ -84,7 +67,7 @@ TEST_CASE("a paged problem's numbers, and the grid over its KV tiles") {
   CHECK(choose_team(m, many, 132) == 8);  // 264 blocks are 33 teams
   CHECK(choose_team(m, many, 66) == 8);   // 132: 4 of them idle
   CHECK(choose_team(m, many, 3) == 2);    // 6
-  CHECK(choose_team(manifest_of(OperandKind::contiguous), many, 1) == 2);
+  CHECK(choose_team(decode_manifest(OperandKind::contiguous), many, 1) == 2);
   Manifest rows = m;  // a kernel that packs heads into rows has no teams
   rows.params.clear();
   CHECK(choose_team(rows, many, 132) == 1);
@@ -196,7 +179,7 @@ TEST_CASE("lengths and tables are what a promise about the launch before speaks 
 }
 
 TEST_CASE("a continuous problem takes its page from the tensor") {
-  const Manifest m = manifest_of(OperandKind::continuous);
+  const Manifest m = decode_manifest(OperandKind::continuous);
   AttentionArgs args = paged();
   args.page_table = Tensor::dense(0x7000, DType::i32, {3, 1});
   args.k = Tensor::dense(0x2000, DType::bf16, {5, 333, 2, 128});
@@ -207,10 +190,10 @@ TEST_CASE("a continuous problem takes its page from the tensor") {
 }
 
 TEST_CASE("rows by number, of kernels that ask for them") {
-  Manifest m = manifest_of(OperandKind::paged);
+  Manifest m = decode_manifest(OperandKind::paged);
   CHECK(make_problem(m, paged()).k_rows.rows == 0);
   for (const char* role : {"k_page_rows", "k_token_rows", "k_head_columns", "v_head_columns"})
-    m.params.push_back({Kind::i32, role, {}});
+    m.params.push_back({ParamKind::i32, role, {}});
   AttentionArgs args = paged();
   GatheredRows k = make_problem(m, args).k_rows;
   CHECK(k.page_rows == 16);
@@ -231,9 +214,10 @@ TEST_CASE("rows by number, of kernels that ask for them") {
 }
 
 TEST_CASE("eights of rows from page to page, of kernels that ask for them") {
-  Manifest m = manifest_of(OperandKind::paged);
+  Manifest m = decode_manifest(OperandKind::paged);
   CHECK(make_problem(m, paged()).k_page_eights == 0);
-  m.params.push_back({Kind::i32, "k_page_eights", {}}), m.params.push_back({Kind::i32, "v_page_eights", {}});
+  m.params.push_back({ParamKind::i32, "k_page_eights", {}}),
+      m.params.push_back({ParamKind::i32, "v_page_eights", {}});
   AttentionArgs args = paged();
   CHECK(make_problem(m, args).k_page_eights == 2);
   args.v.strides = {6 * 16 * 2 * 64, 128, 64, 1};  // K, V and three layers in turn
@@ -255,7 +239,7 @@ TEST_CASE("eights of rows from page to page, of kernels that ask for them") {
 }
 
 TEST_CASE("every broken rule of pages has its line") {
-  const Manifest m = manifest_of(OperandKind::paged);
+  const Manifest m = decode_manifest(OperandKind::paged);
   const auto bad = [&](const auto& change) { return refusal(m, paged(), change); };
   CHECK(bad([](AttentionArgs&) {}).empty());
   CHECK(has(bad([](auto& a) { a.page_table.reset(); }), "paged operands need a page_table"));
@@ -286,7 +270,7 @@ TEST_CASE("every broken rule of pages has its line") {
             "[total, heads, depth]"));
   CHECK(has(bad([](auto& a) { a.cu_seqlens_q.reset(); }), "needs cu_seqlens_q"));
 
-  const Manifest dense = manifest_of(OperandKind::contiguous);
+  const Manifest dense = decode_manifest(OperandKind::contiguous);
   AttentionArgs args;
   args.q = Tensor::dense(0x1000, DType::bf16, {3, 1, 8, 128});
   args.k = Tensor::dense(0x2000, DType::bf16, {3, 100, 2, 128});
@@ -298,20 +282,20 @@ TEST_CASE("every broken rule of pages has its line") {
   const auto lengths = [](AttentionArgs& a) { a.seqlens_k = paged().seqlens_k; };
   CHECK(has(refusal(dense, args, lengths), "without it"));
   Manifest takes = dense;
-  takes.params.push_back({Kind::pointer, "seqlens_k", {}});
+  takes.params.push_back({ParamKind::pointer, "seqlens_k", {}});
   CHECK(refusal(takes, args, lengths).empty());
   CHECK(refusal(takes, args, [](AttentionArgs&) {}).empty());
 }
 
 TEST_CASE("scales have the shape of their granularity") {
   using Granularity = Quantization::Granularity;
-  Manifest m = manifest_of(OperandKind::paged);
+  Manifest m = decode_manifest(OperandKind::paged);
   m.kv_dtype = DType::fp8_e4m3;
   AttentionArgs args = paged();
   args.k.dtype = args.v.dtype = DType::fp8_e4m3;
   CHECK(has(refusal(m, args, [](auto& a) { a.k_scale = Tensor::dense(64, DType::f32, {1}); }),
             "k_scale was given, but the kernel takes none"));
-  m.params = {{Kind::pointer, "k_scale", {}}, {Kind::pointer, "v_scale", {}}};
+  m.params = {{ParamKind::pointer, "k_scale", {}}, {ParamKind::pointer, "v_scale", {}}};
   CHECK(has(refusal(m, args, [](AttentionArgs&) {}), "the kernel needs k_scale"));
   const auto with = [&](Granularity granularity, std::vector<std::int64_t> k, std::vector<std::int64_t> v) {
     m.quantization = Quantization{granularity, 32, DType::f32};
@@ -337,18 +321,18 @@ TEST_CASE("scales have the shape of their granularity") {
 }
 
 TEST_CASE("scales by head: their shapes, and what a copy of tiles wants of strides") {
-  Manifest m = manifest_of(OperandKind::paged);
+  Manifest m = decode_manifest(OperandKind::paged);
   m.kv_dtype = DType::fp8_e4m3;
   m.quantization =
       Quantization{Quantization::Granularity::per_token, 0, DType::f32, Quantization::Layout::head_major};
   AttentionArgs args = paged();
   args.k.dtype = args.v.dtype = DType::fp8_e4m3;
   args.k_scale = args.v_scale = Tensor::dense(64, DType::f32, {100, 2, 16});
-  const auto with = [&](Kind kind, const auto& change) {
+  const auto with = [&](ParamKind kind, const auto& change) {
     m.params = {{kind, "k_scale", {}}, {kind, "v_scale", {}}};
     return refusal(m, args, change);
   };
-  for (const Kind kind : {Kind::pointer, Kind::tensor_map}) {
+  for (const ParamKind kind : {ParamKind::pointer, ParamKind::tensor_map}) {
     CHECK(with(kind, [](AttentionArgs&) {}).empty());
     CHECK(has(with(kind,
                    [](auto& a) {
@@ -361,10 +345,10 @@ TEST_CASE("scales by head: their shapes, and what a copy of tiles wants of strid
     CHECK(has(with(kind, [](auto& a) { a.v_scale->strides[1] = -16; }), "v_scale has stride -16"));
     CHECK(has(with(kind, [](auto& a) { a.k_scale.reset(); }), "the kernel needs k_scale"));
   }
-  CHECK(with(Kind::pointer, [](auto& a) { a.k_scale->strides = {34, 17, 1}; }).empty());
-  CHECK(has(with(Kind::tensor_map, [](auto& a) { a.k_scale->strides[1] = 17; }),
+  CHECK(with(ParamKind::pointer, [](auto& a) { a.k_scale->strides = {34, 17, 1}; }).empty());
+  CHECK(has(with(ParamKind::tensor_map, [](auto& a) { a.k_scale->strides[1] = 17; }),
             "k_scale has stride 17 in dimension 1, a multiple of 4 is needed: pad it to 20"));
-  CHECK(has(with(Kind::tensor_map, [](auto& a) { a.k_scale->address = 72; }),
+  CHECK(has(with(ParamKind::tensor_map, [](auto& a) { a.k_scale->address = 72; }),
             "k_scale lies at 0x48, a multiple of 16 is needed"));
   m.operand = OperandKind::ragged;
   m.page_size = 0;
@@ -373,11 +357,11 @@ TEST_CASE("scales by head: their shapes, and what a copy of tiles wants of strid
   args.v = Tensor::dense(0x3000, DType::fp8_e4m3, {301, 2, 64});
   args.cu_seqlens_k = Tensor::dense(0x6000, DType::i32, {4});
   args.k_scale = args.v_scale = Tensor::dense(64, DType::f32, {2, 301});
-  CHECK(with(Kind::pointer, [](AttentionArgs&) {}).empty());
+  CHECK(with(ParamKind::pointer, [](AttentionArgs&) {}).empty());
 }
 
 TEST_CASE("captured tensors") {
-  Manifest m = manifest_of(OperandKind::paged);
+  Manifest m = decode_manifest(OperandKind::paged);
   const auto tensor = [](std::vector<std::int64_t> shape) {
     return Tensor::dense(64, DType::f32, std::move(shape));
   };
@@ -417,10 +401,10 @@ TEST_CASE("captured tensors") {
 }
 
 TEST_CASE("sinks and bit masks") {
-  Manifest m = manifest_of(OperandKind::paged);
+  Manifest m = decode_manifest(OperandKind::paged);
   CHECK(has(refusal(m, paged(), [](auto& a) { a.sink = Tensor::dense(64, DType::f32, {8}); }),
             "sink was given"));
-  m.params = {{Kind::pointer, "sink", {}}, {Kind::pointer, "mask_bits", {}}};
+  m.params = {{ParamKind::pointer, "sink", {}}, {ParamKind::pointer, "mask_bits", {}}};
   const auto with = [&](std::vector<std::int64_t> sink, std::vector<std::int64_t> mask) {
     AttentionArgs args = paged();
     args.sink = Tensor::dense(64, DType::f32, std::move(sink));

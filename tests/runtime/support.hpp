@@ -70,6 +70,8 @@ inline std::vector<std::string> entry_files(const std::string& directory) {
   return files;
 }
 
+using ParamKind = KernelParam::Kind;
+
 /// A source whose head comment is `head` and whose code is `body`; no parameters.
 inline KernelSource make_source(const std::string& name, const std::string& body,
                                 const std::string& head = "// head\n") {
