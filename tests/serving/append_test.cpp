@@ -13,28 +13,23 @@
 #include "workbench/problem/workload.hpp"
 
 using namespace kiln;
+using kiln::test::download;
 using kiln::test::emulated;
 using kiln::test::ints;
 using kiln::test::upload;
 
 namespace {
 
-constexpr std::int64_t kHeads = 2, kDepth = 96, kPage = 8;
+constexpr std::int64_t kAppendHeads = 2, kAppendDepth = 96, kAppendPage = 8;
 
-Config config_of(const std::string& keys) {
+Config append_config(const std::string& keys) {
   nlohmann::ordered_json config = {{"target", "sm_80"},
                                    {"operation", "decode"},
                                    {"dtype", "bf16"},
-                                   {"depth", kDepth},
-                                   {"operand", {{"kind", "paged"}, {"page_size", kPage}}}};
+                                   {"depth", kAppendDepth},
+                                   {"operand", {{"kind", "paged"}, {"page_size", kAppendPage}}}};
   config.merge_patch(nlohmann::ordered_json::parse("{" + keys + "}"));
   return parse_config(config.dump(), "test");
-}
-
-std::vector<std::byte> download(const DeviceBuffer& buffer) {
-  std::vector<std::byte> bytes(buffer.size());
-  buffer.read(bytes);
-  return bytes;
 }
 
 }  // namespace
@@ -63,19 +58,21 @@ TEST_CASE("rows are stored as the host stores them, and nothing else changes") {
   for (const char* keys : configs) {
     const std::string text = keys;
     CAPTURE(text);
-    const Config config = config_of(keys);
+    const Config config = append_config(keys);
     const DType stored = config.kv_dtype.value_or(config.dtype);
     const auto quantization = config.operand->quantization;
     const bool by_head = scales_by_head(quantization);
-    const std::int64_t depth = kDepth / numbers_of(stored), row_depth = config.cache_depth.value_or(depth),
+    const std::int64_t depth = kAppendDepth / numbers_of(stored),
+                       row_depth = config.cache_depth.value_or(depth),
                        first = config.head_dim_offset.value_or(0);
-    std::vector<float> k = random_normal(static_cast<std::size_t>(rows * kHeads * kDepth), 1, 0),
+    std::vector<float> k = random_normal(static_cast<std::size_t>(rows * kAppendHeads * kAppendDepth), 1, 0),
                        v = random_normal(k.size(), 1, 1);
     round_to(config.dtype, k);
     round_to(config.dtype, v);
     const auto kernel = emulated().load(make_append_kernel(config));
     CHECK(kernel->binary().warnings.empty());
-    const std::size_t pool = static_cast<std::size_t>(pages * kPage * kHeads * row_depth) * size_of(stored);
+    const std::size_t pool =
+        static_cast<std::size_t>(pages * kAppendPage * kAppendHeads * row_depth) * size_of(stored);
     DeviceBuffer k_pool = emulated().allocate(pool), v_pool = emulated().allocate(pool);
     k_pool.fill(std::byte{0xa5});
     v_pool.fill(std::byte{0xa5});
@@ -85,15 +82,15 @@ TEST_CASE("rows are stored as the host stores them, and nothing else changes") {
     std::vector<float> k_stored = k;
     Scales scales;
     if (quantization) {
-      scales = quantize(*quantization, stored, kHeads, kDepth, k_stored);
+      scales = quantize(*quantization, stored, kAppendHeads, kAppendDepth, k_stored);
     } else {
       round_to(stored, k_stored);
     }
     AppendArgs args;
-    args.new_k = Tensor::dense(new_k.address(), config.dtype, {rows, kHeads, kDepth});
-    args.new_v = Tensor::dense(new_v.address(), config.dtype, {rows, kHeads, kDepth});
-    args.k = Tensor::dense(k_pool.address(), stored, {pages, kPage, kHeads, row_depth});
-    args.v = Tensor::dense(v_pool.address(), stored, {pages, kPage, kHeads, row_depth});
+    args.new_k = Tensor::dense(new_k.address(), config.dtype, {rows, kAppendHeads, kAppendDepth});
+    args.new_v = Tensor::dense(new_v.address(), config.dtype, {rows, kAppendHeads, kAppendDepth});
+    args.k = Tensor::dense(k_pool.address(), stored, {pages, kAppendPage, kAppendHeads, row_depth});
+    args.v = Tensor::dense(v_pool.address(), stored, {pages, kAppendPage, kAppendHeads, row_depth});
     args.page_table = Tensor::dense(d_table.address(), DType::i32, {3, 3});
     args.seqlens_k = Tensor::dense(d_lengths.address(), DType::i32, {3});
     args.cu_seqlens_q = Tensor::dense(d_offsets.address(), DType::i32, {4});
@@ -105,11 +102,11 @@ TEST_CASE("rows are stored as the host stores them, and nothing else changes") {
       std::vector<float> given = scales.values;
       const DType type = quantization->scale_dtype;
       if (scales.by_token()) {
-        per_row = static_cast<std::size_t>(kHeads * scales.groups());
-        shape = {pages, kPage, kHeads};
-        if (by_head) shape = {pages, kHeads, kPage};
+        per_row = static_cast<std::size_t>(kAppendHeads * scales.groups());
+        shape = {pages, kAppendPage, kAppendHeads};
+        if (by_head) shape = {pages, kAppendHeads, kAppendPage};
         if (scales.groups() > 1) shape.push_back(scales.groups());
-        given.assign(static_cast<std::size_t>(pages * kPage) * per_row, -5.0F);
+        given.assign(static_cast<std::size_t>(pages * kAppendPage) * per_row, -5.0F);
       }
       k_scale = upload(encode(type, given));
       v_scale = upload(encode(type, given));
@@ -130,15 +127,17 @@ TEST_CASE("rows are stored as the host stores them, and nothing else changes") {
     std::vector<std::byte> expected(pool, std::byte{0xa5});
     for (std::int64_t row = 0; row < rows; ++row) {
       const std::int64_t b = row < 5 ? 0 : 1, token = row < 5 ? 6 + row : row - 5;
-      const std::int64_t at = table[static_cast<std::size_t>(b * 3 + token / kPage)] * kPage + token % kPage;
-      for (std::int64_t h = 0; h < kHeads; ++h) {
-        std::copy_n(wanted.begin() + (row * kHeads + h) * depth * size, depth * size,
-                    expected.begin() + ((at * kHeads + h) * row_depth + first) * size);
+      const std::int64_t at =
+          table[static_cast<std::size_t>(b * 3 + token / kAppendPage)] * kAppendPage + token % kAppendPage;
+      for (std::int64_t h = 0; h < kAppendHeads; ++h) {
+        std::copy_n(wanted.begin() + (row * kAppendHeads + h) * depth * size, depth * size,
+                    expected.begin() + ((at * kAppendHeads + h) * row_depth + first) * size);
       }
       for (std::size_t i = 0; i < per_row; ++i) {
         const auto head = static_cast<std::int64_t>(i);
-        const std::int64_t place = by_head ? (at / kPage * kHeads + head) * kPage + at % kPage
-                                           : at * static_cast<std::int64_t>(per_row) + head;
+        const std::int64_t place =
+            by_head ? (at / kAppendPage * kAppendHeads + head) * kAppendPage + at % kAppendPage
+                    : at * static_cast<std::int64_t>(per_row) + head;
         const DType type = quantization->scale_dtype;
         const std::span one(got_scales.data() + static_cast<std::size_t>(place) * size_of(type),
                             size_of(type));
@@ -150,8 +149,9 @@ TEST_CASE("rows are stored as the host stores them, and nothing else changes") {
     if (!quantization) {
       round_to(stored, v);
       const std::vector<float> v_got = decode(stored, download(v_pool));
-      const std::int64_t at = (4 * kPage + 2) * kHeads * row_depth + first;
-      CHECK(v_got[static_cast<std::size_t>(at)] == v[static_cast<std::size_t>(7 * kHeads * kDepth)]);
+      const std::int64_t at = (4 * kAppendPage + 2) * kAppendHeads * row_depth + first;
+      CHECK(v_got[static_cast<std::size_t>(at)] ==
+            v[static_cast<std::size_t>(7 * kAppendHeads * kAppendDepth)]);
     }
   }
 }
@@ -165,16 +165,17 @@ TEST_CASE("new rows of K are rotated") {
                                     AppendRotary{Pairs::halves, false}, AppendRotary{Pairs::halves, true}}) {
     for (const char* keys : {R"("dtype": "fp16")", R"("dtype": "bf16", "kv_dtype": "fp8_e4m3")"}) {
       CAPTURE(keys);
-      const Config config = config_of(keys);
+      const Config config = append_config(keys);
       const bool fixed = rotary.fixed, pairs = rotary.pairs == Pairs::interleaved;
       const DType stored = config.kv_dtype.value_or(config.dtype);
-      std::vector<float> k = random_normal(static_cast<std::size_t>(rows * kHeads * kDepth), 1, 0),
+      std::vector<float> k = random_normal(static_cast<std::size_t>(rows * kAppendHeads * kAppendDepth), 1,
+                                           0),
                          angles = random_normal(static_cast<std::size_t>(positions * half), 1, 2), cosines,
                          sines;
       for (const float angle : angles) cosines.push_back(std::cos(angle)), sines.push_back(std::sin(angle));
       for (auto* values : {&k, &cosines, &sines}) round_to(config.dtype, *values);
       const auto kernel = emulated().load(make_append_kernel(config, rotary));
-      const auto pool_values = static_cast<std::size_t>(pages * kPage * kHeads * kDepth);
+      const auto pool_values = static_cast<std::size_t>(pages * kAppendPage * kAppendHeads * kAppendDepth);
       DeviceBuffer k_pool = emulated().allocate(pool_values * size_of(stored)),
                    v_pool = emulated().allocate(pool_values * size_of(stored));
       const DeviceBuffer new_k = upload(encode(config.dtype, k)),
@@ -182,9 +183,10 @@ TEST_CASE("new rows of K are rotated") {
                          d_sin = upload(encode(config.dtype, sines)), d_table = ints(table),
                          d_lengths = ints(lengths), d_offsets = ints(offsets), d_given = ints(given);
       AppendArgs args;
-      args.new_k = args.new_v = Tensor::dense(new_k.address(), config.dtype, {rows, kHeads, kDepth});
-      args.k = Tensor::dense(k_pool.address(), stored, {pages, kPage, kHeads, kDepth});
-      args.v = Tensor::dense(v_pool.address(), stored, {pages, kPage, kHeads, kDepth});
+      args.new_k = args.new_v =
+          Tensor::dense(new_k.address(), config.dtype, {rows, kAppendHeads, kAppendDepth});
+      args.k = Tensor::dense(k_pool.address(), stored, {pages, kAppendPage, kAppendHeads, kAppendDepth});
+      args.v = Tensor::dense(v_pool.address(), stored, {pages, kAppendPage, kAppendHeads, kAppendDepth});
       args.page_table = Tensor::dense(d_table.address(), DType::i32, {2, 2});
       args.seqlens_k = Tensor::dense(d_lengths.address(), DType::i32, {2});
       args.cu_seqlens_q = Tensor::dense(d_offsets.address(), DType::i32, {3});
@@ -202,10 +204,10 @@ TEST_CASE("new rows of K are rotated") {
         const std::int64_t turn =
             std::min(fixed ? std::int64_t{given[static_cast<std::size_t>(b)]} : token, positions - 1);
         const std::int64_t at =
-            table[static_cast<std::size_t>(b * 2 + token / kPage)] * kPage + token % kPage;
-        for (std::int64_t h = 0; h < kHeads; ++h) {
-          const float* from = &k[static_cast<std::size_t>((row * kHeads + h) * kDepth)];
-          for (std::int64_t d = 0; d < kDepth; ++d) {
+            table[static_cast<std::size_t>(b * 2 + token / kAppendPage)] * kAppendPage + token % kAppendPage;
+        for (std::int64_t h = 0; h < kAppendHeads; ++h) {
+          const float* from = &k[static_cast<std::size_t>((row * kAppendHeads + h) * kAppendDepth)];
+          for (std::int64_t d = 0; d < kAppendDepth; ++d) {
             double wanted = from[d];
             if (d < 2 * half) {
               const std::int64_t i = pairs ? d / 2 : d % half, first = pairs ? 2 * i : i,
@@ -214,7 +216,7 @@ TEST_CASE("new rows of K are rotated") {
                            s = sines[static_cast<std::size_t>(turn * half + i)];
               wanted = d == first ? from[first] * c - from[second] * s : from[first] * s + from[second] * c;
             }
-            const auto place = static_cast<std::size_t>((at * kHeads + h) * kDepth + d);
+            const auto place = static_cast<std::size_t>((at * kAppendHeads + h) * kAppendDepth + d);
             const double step = stored == DType::fp8_e4m3 ? 0.07 : 0.001;  // of its rounding
             CHECK(k_got[place] == doctest::Approx(wanted).epsilon(step).scale(step < 0.01 ? 1 : 2));
             if (stored == config.dtype) CHECK(v_got[place] == from[d]);
@@ -224,13 +226,14 @@ TEST_CASE("new rows of K are rotated") {
     }
   }
   CHECK_THROWS_AS(
-      make_append_kernel(config_of(R"("target": "gfx942")"), {AppendRotary::Pairs::halves, false}), Error);
+      make_append_kernel(append_config(R"("target": "gfx942")"), {AppendRotary::Pairs::halves, false}),
+      Error);
 }
 
 TEST_CASE("what has no pages or cannot be stored gets no append kernel") {
   const auto refusal = [](const std::string& keys) {
     try {
-      make_append_kernel(config_of(keys));
+      make_append_kernel(append_config(keys));
     } catch (const Error& error) {
       return std::string(error.what());
     }

@@ -24,7 +24,7 @@ constexpr const char* kMxFp8 =
 constexpr const char* kNvFp4 =
     R"("kv_dtype": "fp4_e2m1", "operand": {"quantization": {"granularity": 16, "scale_dtype": "fp8_e4m3"}})";
 
-Config config_of(const char* format, const std::string& keys) {
+Config block_scaled_config(const char* format, const std::string& keys) {
   nlohmann::ordered_json config = {
       {"target", "sm_100a"}, {"operation", "decode"}, {"dtype", "bf16"}, {"depth", 128}};
   config.update(nlohmann::ordered_json::parse(std::string("{") + format + "}"));
@@ -32,7 +32,7 @@ Config config_of(const char* format, const std::string& keys) {
   return parse_config(config.dump(), "test");
 }
 
-ProblemShape shape_of(const Config& c) {
+ProblemShape block_scaled_shape(const Config& c) {
   ProblemShape shape;
   shape.heads_q = 6, shape.heads_kv = 2;
   shape.depth = c.depth, shape.ov_depth = c.ov_depth.value_or(c.depth);
@@ -42,7 +42,7 @@ ProblemShape shape_of(const Config& c) {
   return shape;
 }
 
-void check(const Plan& plan, const KernelSource& source, const Workload& work) {
+void check_block_scales(const Plan& plan, const KernelSource& source, const Workload& work) {
   EmulatorOptions emulator;
   emulator.num_sms = 3;
   RunOptions options;
@@ -77,17 +77,17 @@ TEST_CASE("decode over rows with scales of blocks, at the ends of tiles") {
       }) {
     CAPTURE(c.format);
     CAPTURE(c.keys);
-    kiln::test::check_at_tile_ends(make_plan(config_of(c.format, c.keys)), ++seed, 3);
+    kiln::test::check_at_tile_ends(make_plan(block_scaled_config(c.format, c.keys)), ++seed, 3);
   }
 }
 
 TEST_CASE("scales at the ends of their range, and NaN among them") {
   for (const char* format : {kMxFp8, kNvFp4}) {
     CAPTURE(format);
-    const Plan plan =
-        make_plan(config_of(format, R"("operand": {"kind": "paged", "page_size": 64}, "lse": true)"));
+    const Plan plan = make_plan(
+        block_scaled_config(format, R"("operand": {"kind": "paged", "page_size": 64}, "lse": true)"));
     const KernelSource source = generate(plan);
-    Workload work = random_workload(shape_of(plan.resolved()), plan.resolved(), 7);
+    Workload work = random_workload(block_scaled_shape(plan.resolved()), plan.resolved(), 7);
     REQUIRE(work.k_scale);
     REQUIRE(work.v_scale);
     const bool powers = has_powers(work.k_scale->quantization);
@@ -96,10 +96,10 @@ TEST_CASE("scales at the ends of their range, and NaN among them") {
     for (std::size_t i = 0; i < v.size(); i += 7) v[i] = powers ? 0x1p+20F : 448.0F;
     for (std::size_t i = 3; i < v.size(); i += 11) v[i] = powers ? 0x1p-127F : 0.0F;
     for (std::size_t i = 5; i < k.size(); i += 13) k[i] = powers ? 0x1p-40F : 0x1p-9F;
-    check(plan, source, work);
+    check_block_scales(plan, source, work);
     v[v.size() / 2] = NAN;
     k[3] = NAN;  // of the first sequence
-    check(plan, source, work);
+    check_block_scales(plan, source, work);
   }
 }
 
@@ -109,12 +109,12 @@ TEST_CASE("what the append kernel wrote is decoded as the host's rows") {
   const std::vector<std::int32_t> table{2, 0, 3}, lengths{kRows}, offsets{0, kRows}, queries{0, 1};
   for (const char* format : {kMxFp8, kNvFp4}) {
     CAPTURE(format);
-    const Config config = config_of(format, R"("operand": {"kind": "paged", "page_size": 32})");
+    const Config config = block_scaled_config(format, R"("operand": {"kind": "paged", "page_size": 32})");
     const Plan plan = make_plan(config);
     const Quantization quantization = *config.operand->quantization;
     const DType stored = *config.kv_dtype;
     Workload work;
-    work.shape = shape_of(config);
+    work.shape = block_scaled_shape(config);
     work.shape.lengths_q = {1}, work.shape.lengths_k = {kRows};
     const auto values = static_cast<std::size_t>(kRows * kHeads * 128);
     work.q = random_normal(6 * 128, 3, 0);
@@ -179,7 +179,7 @@ TEST_CASE("what the append kernel wrote is decoded as the host's rows") {
 TEST_CASE("scales of blocks are refused where nothing reads them") {
   const auto refusal = [](const char* format, const std::string& keys) {
     try {
-      make_plan(config_of(format, keys));
+      make_plan(block_scaled_config(format, keys));
     } catch (const Error& error) {
       return std::string(error.what());
     }
@@ -208,7 +208,7 @@ TEST_CASE("scales of blocks are refused where nothing reads them") {
 }
 
 TEST_CASE("tensors that do not go with scales of blocks are refused") {
-  const Manifest manifest = generate(make_plan(config_of(kNvFp4, ""))).manifest;
+  const Manifest manifest = generate(make_plan(block_scaled_config(kNvFp4, ""))).manifest;
   const auto refusal = [&](auto change) {
     AttentionArgs args;
     args.q = args.o = Tensor::dense(256, DType::bf16, {1, 1, 6, 128});
@@ -233,7 +233,7 @@ TEST_CASE("tensors that do not go with scales of blocks are refused") {
   CHECK(has(refusal([](auto& a) { a.v_scale->address = 66; }),
             "v_scale lies at 0x42, a multiple of 4 is needed"));
   CHECK(has(refusal([](auto& a) { a.k.shape.back() = 128; }), "k has depth 128, the kernel takes 64"));
-  const Manifest plain = generate(make_plan(config_of(kMxFp8, ""))).manifest;
+  const Manifest plain = generate(make_plan(block_scaled_config(kMxFp8, ""))).manifest;
   CHECK(plain.takes("k_scale"));
   CHECK_FALSE(plain.takes("kv_factors"));
 }

@@ -14,8 +14,8 @@ using kiln::test::emulated;
 
 namespace {
 
-LadderRun run(const nlohmann::ordered_json& config, const std::vector<LadderCase>& cases,
-              int said_first = -1) {
+LadderRun run_cache_rows(const nlohmann::ordered_json& config, const std::vector<LadderCase>& cases,
+                         int said_first = -1) {
   const Plan plan = make_plan(parse_config(config.dump(), "test"));
   KernelSource source = generate(plan);
   if (said_first >= 0) source.manifest.head_dim_offset = said_first;
@@ -25,41 +25,43 @@ LadderRun run(const nlohmann::ordered_json& config, const std::vector<LadderCase
   return run_cases(emulated(), plan, source, cases, emulator, 2);
 }
 
-void check(const char* target, const char* operation, int depth, int cache_depth, int first, const char* more,
-           const std::vector<LadderCase>& cases) {
+void check_cache_rows(const char* target, const char* operation, int depth, int cache_depth, int first,
+                      const char* more, const std::vector<LadderCase>& cases) {
   nlohmann::ordered_json config = {
       {"target", target}, {"operation", operation},     {"dtype", "bf16"},          {"depth", depth},
       {"mask", "causal"}, {"cache_depth", cache_depth}, {"head_dim_offset", first}, {"lse", true}};
   config.merge_patch(nlohmann::ordered_json::parse(std::string("{") + more + "}"));
   const std::string text = config.dump();
   CAPTURE(text);
-  const LadderRun result = run(config, cases);
+  const LadderRun result = run_cache_rows(config, cases);
   for (const std::string& failure : result.check.failures) FAIL_CHECK(failure);
   for (const auto& finding : result.findings) FAIL_CHECK(finding.kind, ": ", finding.message);
 }
 
-constexpr const char* kPages = R"("operand": {"kind": "paged", "page_size": 16})";
+constexpr const char* kPagesOf16 = R"("operand": {"kind": "paged", "page_size": 16})";
 
 }  // namespace
 
 TEST_CASE("sm_80 reads a part of each cache row") {
-  check("sm_80", "prefill", 64, 96, 16, "", {{20, 140}});
-  check("sm_80", "prefill", 80, 128, 40, kPages, {{20, 140}});
-  check("sm_80", "decode", 64, 576, 512, "", {{2, 140}});
-  check("sm_80", "decode", 64, 96, 8, kPages, {{2, 140}});
-  check("sm_80", "decode", 576, 640, 32, R"("ov_depth": 512, "v_from_k": true)", {{2, 70}});
-  check("sm_80", "prefill", 64, 96, 16, R"("kv_dtype": "int8", "operand": {"kind": "ragged"})", {{20, 140}});
-  check("sm_80", "decode", 64, 96, 16, R"("kv_dtype": "int8", "operand": {"kind": "ragged"})", {{2, 140}});
+  check_cache_rows("sm_80", "prefill", 64, 96, 16, "", {{20, 140}});
+  check_cache_rows("sm_80", "prefill", 80, 128, 40, kPagesOf16, {{20, 140}});
+  check_cache_rows("sm_80", "decode", 64, 576, 512, "", {{2, 140}});
+  check_cache_rows("sm_80", "decode", 64, 96, 8, kPagesOf16, {{2, 140}});
+  check_cache_rows("sm_80", "decode", 576, 640, 32, R"("ov_depth": 512, "v_from_k": true)", {{2, 70}});
+  check_cache_rows("sm_80", "prefill", 64, 96, 16, R"("kv_dtype": "int8", "operand": {"kind": "ragged"})",
+                   {{20, 140}});
+  check_cache_rows("sm_80", "decode", 64, 96, 16, R"("kv_dtype": "int8", "operand": {"kind": "ragged"})",
+                   {{2, 140}});
 }
 
 TEST_CASE("sm_90a reads a part of each cache row") {
-  check("sm_90a", "prefill", 64, 96, 16, "", {{20, 140}});
-  check("sm_90a", "prefill", 128, 200, 24, R"("ov_depth": 64)", {{20, 140}});
-  check("sm_90a", "prefill", 80, 128, 40, R"("operand": {"kind": "ragged"})", {{20, 140}});
-  check("sm_90a", "prefill", 64, 96, 16, R"("kv_dtype": "fp8_e4m3")", {{20, 140}});
-  check("sm_90a", "decode", 64, 576, 512, kPages, {{2, 140}});
-  check("sm_90a", "decode", 96, 128, 16, "", {{2, 140}});
-  check("sm_90a", "decode", 576, 640, 32, R"("ov_depth": 512, "v_from_k": true)", {{2, 70}});
+  check_cache_rows("sm_90a", "prefill", 64, 96, 16, "", {{20, 140}});
+  check_cache_rows("sm_90a", "prefill", 128, 200, 24, R"("ov_depth": 64)", {{20, 140}});
+  check_cache_rows("sm_90a", "prefill", 80, 128, 40, R"("operand": {"kind": "ragged"})", {{20, 140}});
+  check_cache_rows("sm_90a", "prefill", 64, 96, 16, R"("kv_dtype": "fp8_e4m3")", {{20, 140}});
+  check_cache_rows("sm_90a", "decode", 64, 576, 512, kPagesOf16, {{2, 140}});
+  check_cache_rows("sm_90a", "decode", 96, 128, 16, "", {{2, 140}});
+  check_cache_rows("sm_90a", "decode", 576, 640, 32, R"("ov_depth": 512, "v_from_k": true)", {{2, 70}});
 }
 
 TEST_CASE("a kernel whose manifest names another column is caught") {
@@ -67,9 +69,9 @@ TEST_CASE("a kernel whose manifest names another column is caught") {
     const nlohmann::ordered_json config = {{"target", "sm_80"}, {"operation", operation},
                                            {"dtype", "bf16"},   {"depth", 64},
                                            {"cache_depth", 96}, {"head_dim_offset", 16}};
-    CHECK(run(config, {{5, 40}}, 16).passed());
-    CHECK_FALSE(run(config, {{5, 40}}, 24).passed());
-    CHECK_FALSE(run(config, {{5, 40}}, 8).passed());
+    CHECK(run_cache_rows(config, {{5, 40}}, 16).passed());
+    CHECK_FALSE(run_cache_rows(config, {{5, 40}}, 24).passed());
+    CHECK_FALSE(run_cache_rows(config, {{5, 40}}, 8).passed());
   }
 }
 

@@ -7,11 +7,13 @@
 
 #include "generator/systems/score_mod.hpp"
 #include "tests/emulated_options.hpp"
+#include "tests/serving/plans.hpp"
 #include "workbench/reference/check.hpp"
 #include "workbench/verify/runner.hpp"
 
 using namespace kiln;
 using kiln::test::emulated;
+using kiln::test::plan_of;
 
 namespace {
 
@@ -43,12 +45,12 @@ const Case kCases[] = {
     {"gfx950", "decode", R"("operand": {"kind": "ragged"})", kDocuments},
 };
 
-Plan plan_of(const Case& c) {
+Plan captured_plan(const Case& c) {
   nlohmann::ordered_json config = {
       {"target", c.target}, {"operation", c.operation}, {"dtype", "bf16"}, {"depth", 64}, {"lse", true}};
   config.update(nlohmann::ordered_json::parse(std::string("{") + c.keys + "}"));
   config["score_mod"] = nlohmann::ordered_json::parse(c.mod);
-  return make_plan(parse_config(config.dump(), "test"));
+  return plan_of(config);
 }
 
 }  // namespace
@@ -59,7 +61,7 @@ TEST_CASE("captured tensors: every schedule against the reference") {
     CAPTURE(c.operation);
     CAPTURE(c.keys);
     CAPTURE(c.mod);
-    const Plan plan = plan_of(c);
+    const Plan plan = captured_plan(c);
     const Config& config = plan.resolved();
     const bool ragged = config.operand->kind != OperandKind::contiguous;
     const std::shared_ptr<Kernel> kernel = emulated().load(generate(plan));
@@ -95,7 +97,7 @@ TEST_CASE("captured tensors: every schedule against the reference") {
 }
 
 TEST_CASE("captured tensors in the manifest, and back") {
-  const KernelSource source = generate(plan_of(kCases[4]));
+  const KernelSource source = generate(captured_plan(kCases[4]));
   REQUIRE(source.manifest.captured.size() == 2);
   CHECK(source.manifest.captured[0].indices == std::vector<std::string>{"h", ""});
   CHECK(source.manifest.captured[1].name == "float");

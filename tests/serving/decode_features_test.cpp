@@ -9,33 +9,22 @@
 #include <nlohmann/json.hpp>
 
 #include "tests/serving/emulated.hpp"
+#include "tests/serving/plans.hpp"
 #include "workbench/problem/rounding.hpp"
 #include "workbench/verify/ladder.hpp"
 #include "workbench/verify/runner.hpp"
 
 using namespace kiln;
+using kiln::test::build_decode;
+using kiln::test::Built;
 using kiln::test::emulated;
 using kiln::test::ints;
 using kiln::test::upload;
 
 namespace {
 
-struct Built {
-  Plan plan;
-  KernelSource source;
-};
-
-Built build(const std::string& target, const std::string& keys) {
-  nlohmann::ordered_json config = {
-      {"target", target}, {"operation", "decode"}, {"dtype", "bf16"}, {"depth", 64}};
-  config.update(nlohmann::ordered_json::parse("{" + keys + "}"));
-  Plan plan = make_plan(parse_config(config.dump(), "test"));
-  KernelSource source = generate(plan);
-  return {std::move(plan), std::move(source)};
-}
-
 /// Decodes of one and several rows, an empty cache, ends inside and at tiles, more queries than keys.
-ProblemShape shape_of(const Built& built, std::int64_t heads_q) {
+ProblemShape decode_shape(const Built& built, std::int64_t heads_q) {
   ProblemShape shape;
   shape.heads_q = heads_q;
   shape.heads_kv = 1;
@@ -52,7 +41,7 @@ struct Outcome {
   RunResult result;
 };
 
-Outcome run(const Built& built, Workload work, int num_sms, std::uint64_t seed) {
+Outcome run_decode(const Built& built, Workload work, int num_sms, std::uint64_t seed) {
   const auto kernel = emulated().load(built.source);
   EmulatorOptions emulator;
   emulator.policy = seed % 2 == 0 ? EmulatorOptions::Policy::lazy : EmulatorOptions::Policy::random;
@@ -65,7 +54,7 @@ Outcome run(const Built& built, Workload work, int num_sms, std::uint64_t seed) 
   return {std::move(work), std::move(result)};
 }
 
-void check(const Built& built, const Outcome& outcome) {
+void check_decode(const Built& built, const Outcome& outcome) {
   const Semantics semantics = semantics_of(built.plan.resolved(), outcome.work);
   const Reference reference =
       reference_attention(outcome.work, semantics, choose_rows(outcome.work.shape, semantics.mask, 1e300, 0));
@@ -78,13 +67,15 @@ void run_and_check(const std::string& target, const std::string& keys, std::int6
                    std::uint64_t seed) {
   CAPTURE(target);
   CAPTURE(keys);
-  const Built built = build(target, keys);
+  const Built built = build_decode(target, keys);
   const auto compiled = emulated().compile(built.source);
   for (const std::string& warning : compiled->warnings) FAIL_CHECK(warning);
-  check(built, run(built, random_workload(shape_of(built, heads_q), built.plan.resolved(), seed), 5, seed));
+  check_decode(
+      built,
+      run_decode(built, random_workload(decode_shape(built, heads_q), built.plan.resolved(), seed), 5, seed));
 }
 
-constexpr const char* kPaged = R"("operand": {"kind": "paged", "page_size": 16})";
+constexpr const char* kPagedOperand = R"("operand": {"kind": "paged", "page_size": 16})";
 
 }  // namespace
 
@@ -96,14 +87,15 @@ TEST_CASE("masks, score modifiers and sinks of decode") {
         {R"("mask": {"chunked": 50}, "sink": true)", R"("mask": "custom", "score_mod": {"softcap": 5})",
          R"("mask": "causal", "score_mod": "alibi")",
          R"x("mask": {"sliding_window": 40}, "score_mod": {"expr": "where(k % 5 == 2, -inf, score / (1 + h))"})x"}) {
-      run_and_check(target, std::string(kPaged) + R"(, "lse": true, )" + meaning, 6, ++seed);
+      run_and_check(target, std::string(kPagedOperand) + R"(, "lse": true, )" + meaning, 6, ++seed);
     }
   }
   // Made for one KV head and as many query heads as the shape has.
   for (const std::string target : {"sm_80", "sm_90a"})
-    run_and_check(target,
-                  std::string(kPaged) + R"(, "lse": true, "sink": true, "num_q_heads": 6, "kv_num_heads": 1)",
-                  6, ++seed);
+    run_and_check(
+        target,
+        std::string(kPagedOperand) + R"(, "lse": true, "sink": true, "num_q_heads": 6, "kv_num_heads": 1)", 6,
+        ++seed);
   // Half a word of the mask for a warp's 16 keys.
   run_and_check("sm_80", R"("mask": "custom", "depth": 160, "operand": {"kind": "ragged"})", 2, 3);
 }
@@ -111,14 +103,15 @@ TEST_CASE("masks, score modifiers and sinks of decode") {
 TEST_CASE("gpt-oss decode: a row without a visible key has LSE -inf although there is a sink") {
   for (const std::string target : {"sm_80", "sm_90a"}) {
     CAPTURE(target);
-    const Built built = build(
-        target, std::string(kPaged) + R"(, "mask": {"sliding_window": 128}, "sink": true, "lse": true)");
-    ProblemShape shape = shape_of(built, 64);
+    const Built built =
+        build_decode(target, std::string(kPagedOperand) +
+                                 R"(, "mask": {"sliding_window": 128}, "sink": true, "lse": true)");
+    ProblemShape shape = decode_shape(built, 64);
     shape.heads_kv = 8;
     shape.lengths_q = {1, 1, 4, 2};
     shape.lengths_k = {0, 200, 2, 130};
-    const Outcome outcome = run(built, random_workload(shape, built.plan.resolved(), 4), 16, 4);
-    check(built, outcome);
+    const Outcome outcome = run_decode(built, random_workload(shape, built.plan.resolved(), 4), 16, 4);
+    check_decode(built, outcome);
     const auto& lse = outcome.result.output.lse;
     REQUIRE(lse.size() == 8 * 64);
     for (std::size_t row = 0; row < 8; ++row) {
@@ -163,14 +156,14 @@ TEST_CASE("scales of every granularity, and queries of FP8, on sm_90a") {
 }
 
 TEST_CASE("scales of zero and below") {
-  const Built built = build(
+  const Built built = build_decode(
       "sm_90a",
       R"("operand": {"kind": "ragged", "quantization": {"granularity": "per_head"}}, "kv_dtype": "int8", "lse": true)");
-  ProblemShape shape = shape_of(built, 6);
+  ProblemShape shape = decode_shape(built, 6);
   shape.heads_kv = 3;
   Workload work = random_workload(shape, built.plan.resolved(), 5);
   work.k_scale->values = {0.0F, -work.k_scale->values[1], work.k_scale->values[2]};
-  check(built, run(built, std::move(work), 4, 5));
+  check_decode(built, run_decode(built, std::move(work), 4, 5));
 }
 
 TEST_CASE("a batch without a single key reads nothing and writes zeros") {
@@ -178,17 +171,18 @@ TEST_CASE("a batch without a single key reads nothing and writes zeros") {
       R"x(, "kv_dtype": "fp8_e4m3", "operand": {"kind": "ragged", "quantization": {"granularity": "per_token"}})x";
   for (const std::string& keys :
        {std::string(R"("operand": {"kind": "contiguous"}, "lse": true)"),
-        std::string(R"("operand": {"kind": "ragged"})"), std::string(kPaged), R"("lse": true)" + scaled,
+        std::string(R"("operand": {"kind": "ragged"})"), std::string(kPagedOperand),
+        R"("lse": true)" + scaled,
         std::string(R"("operand": {"kind": "ragged"}, "depth": 576, "ov_depth": 512, "v_from_k": true)")}) {
     for (const char* target : {"sm_90a", "sm_80"}) {
       CAPTURE(target);
       CAPTURE(keys);
-      const Built built = build(target, keys);
-      ProblemShape shape = shape_of(built, 4);
+      const Built built = build_decode(target, keys);
+      ProblemShape shape = decode_shape(built, 4);
       shape.ragged = built.plan.resolved().operand->kind != OperandKind::contiguous;
       shape.lengths_q = {2, 2};
       shape.lengths_k = {0, 0};
-      check(built, run(built, random_workload(shape, built.plan.resolved(), 9), 2, 9));
+      check_decode(built, run_decode(built, random_workload(shape, built.plan.resolved(), 9), 2, 9));
     }
   }
 }
@@ -196,35 +190,36 @@ TEST_CASE("a batch without a single key reads nothing and writes zeros") {
 TEST_CASE("a latent cache: V is the first columns of K's rows") {
   for (const char* target : {"sm_90a", "sm_80"}) {
     run_and_check(target,
-                  std::string(kPaged) +
+                  std::string(kPagedOperand) +
                       R"(, "depth": 576, "ov_depth": 512, "v_from_k": true, "mask": "causal", "lse": true)",
                   6, 21);
   }
   // Rows of several blocks of packed queries, of which the last is not full.
-  run_and_check("sm_80", std::string(kPaged) + R"(, "depth": 576, "ov_depth": 512, "v_from_k": true)", 30,
-                23);
+  run_and_check("sm_80", std::string(kPagedOperand) + R"(, "depth": 576, "ov_depth": 512, "v_from_k": true)",
+                30, 23);
   run_and_check(
       "sm_90a",
       R"("operand": {"kind": "paged", "page_size": 64, "quantization": {"granularity": "per_token"}}, "kv_dtype": "fp8_e4m3", "depth": 576, "ov_depth": 512, "v_from_k": true)",
       3, 22);
   // Rows short enough for rings whose stages the launch chooses; rows upright, which end inside tiles.
-  run_and_check("sm_90a", std::string(kPaged) + R"(, "depth": 192, "ov_depth": 128, "v_from_k": true)", 6,
-                24);
+  run_and_check("sm_90a", std::string(kPagedOperand) + R"(, "depth": 192, "ov_depth": 128, "v_from_k": true)",
+                6, 24);
   run_and_check("sm_90a",
-                std::string(kPaged) + R"(, "depth": 192, "ov_depth": 112, "v_from_k": true, "BM": 64)", 30,
-                25);
+                std::string(kPagedOperand) + R"(, "depth": 192, "ov_depth": 112, "v_from_k": true, "BM": 64)",
+                30, 25);
 }
 
 TEST_CASE("a latent cache on sm_100a: packed rows of 13 to 128 heads and several queries, every operand") {
   const std::string latent = R"(, "depth": 576, "ov_depth": 512, "v_from_k": true)";
   std::uint64_t seed = 60;
   // 13 heads leave rows empty; items of several blocks of rows, of which the last is not full.
-  run_and_check("sm_100a", std::string(kPaged) + latent + R"(, "mask": "causal", "lse": true, "group": 16)",
-                13, ++seed);
+  run_and_check("sm_100a",
+                std::string(kPagedOperand) + latent + R"(, "mask": "causal", "lse": true, "group": 16)", 13,
+                ++seed);
   run_and_check(
       "sm_100a",
-      std::string(kPaged) + latent + R"(, "mask": "causal", "lse": true, "group": 16, "queries": 2)", 16,
-      ++seed);
+      std::string(kPagedOperand) + latent + R"(, "mask": "causal", "lse": true, "group": 16, "queries": 2)",
+      16, ++seed);
   run_and_check("sm_100a", R"("operand": {"kind": "ragged"}, "sink": true, "mask": "causal")" + latent, 64,
                 ++seed);
   run_and_check("sm_100a", R"("operand": {"kind": "paged", "page_size": 64}, "lse": true)" + latent, 128,
@@ -244,13 +239,15 @@ TEST_CASE("a latent cache on sm_100a: packed rows of 13 to 128 heads and several
       "sm_100a",
       R"("operand": {"kind": "paged", "page_size": 24}, "score_mod": "alibi", "v_from_k": true, "depth": 432, "ov_depth": 336)",
       20, ++seed);
-  run_and_check("sm_100a", std::string(kPaged) + R"(, "depth": 192, "ov_depth": 112, "v_from_k": true)", 30,
+  run_and_check("sm_100a",
+                std::string(kPagedOperand) + R"(, "depth": 192, "ov_depth": 112, "v_from_k": true)", 30,
                 ++seed);
-  run_and_check("sm_100a", std::string(kPaged) + R"(, "depth": 128, "ov_depth": 48, "v_from_k": true)", 6,
-                ++seed);
+  run_and_check("sm_100a", std::string(kPagedOperand) + R"(, "depth": 128, "ov_depth": 48, "v_from_k": true)",
+                6, ++seed);
   // K at once, and each panel by itself.
   for (const char* chunks : {"1", "9"})
-    run_and_check("sm_100a", std::string(kPaged) + latent + R"(, "num_qk_stages": )" + chunks, 16, ++seed);
+    run_and_check("sm_100a", std::string(kPagedOperand) + latent + R"(, "num_qk_stages": )" + chunks, 16,
+                  ++seed);
 }
 
 TEST_CASE("a latent cache under 64 rows: two warpgroups, each with half of V's columns") {
@@ -258,7 +255,7 @@ TEST_CASE("a latent cache under 64 rows: two warpgroups, each with half of V's c
   std::uint64_t seed = 40;
   // 13 heads leave rows empty, 50 make items of several blocks of rows, the last of which is not full.
   for (const std::int64_t heads : {13, 50}) {
-    run_and_check("sm_90a", std::string(kPaged) + latent + R"(, "mask": "causal", "lse": true)", heads,
+    run_and_check("sm_90a", std::string(kPagedOperand) + latent + R"(, "mask": "causal", "lse": true)", heads,
                   ++seed);
     run_and_check("sm_90a", R"("operand": {"kind": "ragged"}, "sink": true, "mask": "custom")" + latent,
                   heads, ++seed);
@@ -274,21 +271,27 @@ TEST_CASE("a latent cache under 64 rows: two warpgroups, each with half of V's c
       "sm_90a",
       R"("operand": {"kind": "paged", "page_size": 24}, "score_mod": "alibi", "v_from_k": true, "depth": 448, "ov_depth": 384)",
       20, ++seed);
-  const Config chosen = build("sm_90a", std::string(kPaged) + latent).plan.resolved();
+  const Config chosen = build_decode("sm_90a", std::string(kPagedOperand) + latent).plan.resolved();
   CHECK(chosen.BM == 64);
   CHECK(chosen.num_threads == 384);
-  CHECK(build("sm_90a", std::string(kPaged) + latent + R"(, "group": 8)").plan.resolved().BM == 8);
+  CHECK(build_decode("sm_90a", std::string(kPagedOperand) + latent + R"(, "group": 8)").plan.resolved().BM ==
+        8);
   // What masks and modifiers keep beside 64 rows decides, too, and single rows of pages, many to look up.
   const std::string kept = R"x("mask": {"chunked": 100}, "score_mod": {"expr": "(k - q) * 0.01 + score"}, )x";
-  CHECK(build("sm_90a", kept + R"("operand": {"kind": "ragged"})" + latent).plan.resolved().BM == 16);
-  CHECK(build("sm_90a", R"("operand": {"kind": "paged", "page_size": 7})" + latent).plan.resolved().BM == 16);
-  CHECK(build("sm_90a", std::string(kPaged) + latent + R"(, "BM": 16)").plan.resolved().num_threads == 160);
+  CHECK(build_decode("sm_90a", kept + R"("operand": {"kind": "ragged"})" + latent).plan.resolved().BM == 16);
+  CHECK(
+      build_decode("sm_90a", R"("operand": {"kind": "paged", "page_size": 7})" + latent).plan.resolved().BM ==
+      16);
+  CHECK(build_decode("sm_90a", std::string(kPagedOperand) + latent + R"(, "BM": 16)")
+            .plan.resolved()
+            .num_threads == 160);
 }
 
 TEST_CASE("parts of many long rows are few, and cut evenly") {
   const std::string latent = R"(, "depth": 576, "ov_depth": 512, "v_from_k": true)";
-  const Manifest large = build("sm_90a", std::string(kPaged) + latent).source.manifest;
-  const Manifest small = build("sm_90a", std::string(kPaged) + latent + R"(, "BM": 16)").source.manifest;
+  const Manifest large = build_decode("sm_90a", std::string(kPagedOperand) + latent).source.manifest;
+  const Manifest small =
+      build_decode("sm_90a", std::string(kPagedOperand) + latent + R"(, "BM": 16)").source.manifest;
   const auto blocks = [](const Manifest& manifest, std::int64_t batch, std::int64_t keys) {
     const std::vector<std::int64_t> q(static_cast<std::size_t>(batch), 1),
         k(static_cast<std::size_t>(batch), keys);
@@ -300,7 +303,8 @@ TEST_CASE("parts of many long rows are few, and cut evenly") {
   CHECK(blocks(large, 64, 4096) == 128);
   CHECK(blocks(large, 37, 4096) == 132);
   // A rule of that kernel: another target's parts of as many rows stay as many as its blocks.
-  const Manifest ampere = build("sm_80", std::string(kPaged) + latent + R"(, "BM": 64)").source.manifest;
+  const Manifest ampere =
+      build_decode("sm_80", std::string(kPagedOperand) + latent + R"(, "BM": 64)").source.manifest;
   REQUIRE(ampere.grid.block_rows == 64);
   CHECK(blocks(ampere, 1, 65536) == 132 * ampere.grid.ctas_per_sm);
 }
@@ -308,19 +312,19 @@ TEST_CASE("parts of many long rows are few, and cut evenly") {
 TEST_CASE("a fixed number of splits gives a sequence the same bits whatever else is in the batch") {
   for (const std::string target : {"sm_80", "sm_90a"}) {
     CAPTURE(target);
-    const Built built = build(target, R"("operand": {"kind": "ragged"}, "split_kv": 3, "lse": true)");
-    ProblemShape shape = shape_of(built, 2);
+    const Built built = build_decode(target, R"("operand": {"kind": "ragged"}, "split_kv": 3, "lse": true)");
+    ProblemShape shape = decode_shape(built, 2);
     shape.lengths_q = {2, 1, 1};
     shape.lengths_k = {450, 0, 130};
     Workload work = random_workload(shape, built.plan.resolved(), 6);
-    const Outcome all = run(built, work, 7, 6);
-    check(built, all);
-    CHECK(all.result.output.o == run(built, work, 3, 7).result.output.o);
+    const Outcome all = run_decode(built, work, 7, 6);
+    check_decode(built, all);
+    CHECK(all.result.output.o == run_decode(built, work, 3, 7).result.output.o);
 
     Workload alone = work;
     alone.shape.lengths_q = {2}, alone.shape.lengths_k = {450};
     alone.q.resize(2 * 2 * 64), alone.k.resize(450 * 64), alone.v.resize(450 * 64);
-    const auto& o = run(built, alone, 2, 8).result.output.o;
+    const auto& o = run_decode(built, alone, 2, 8).result.output.o;
     CHECK(std::equal(o.begin(), o.end(), all.result.output.o.begin()));
 
     const std::int64_t q[] = {2, 1, 1}, k[] = {450, 0, 130};
@@ -340,8 +344,8 @@ TEST_CASE("lengths that the pages cannot hold are the longest they can; negative
     for (const std::string operation : {"decode", "prefill"}) {
       CAPTURE(target);
       CAPTURE(operation);
-      const Built built =
-          build(target, std::string(kPaged) + R"(, "mask": "causal", "operation": ")" + operation + "\"");
+      const Built built = build_decode(
+          target, std::string(kPagedOperand) + R"(, "mask": "causal", "operation": ")" + operation + "\"");
       Runtime& runtime = emulated();
       const auto kernel = runtime.load(built.source);
       std::vector<float> rows(2 * 16 * 64, 0.0F), values(2 * 16 * 64, 0.0F);
@@ -379,16 +383,16 @@ TEST_CASE("an E4M3 NaN in the cache is a NaN") {
     for (const char* dtype : {"bf16", "fp16"}) {
       CAPTURE(target);
       CAPTURE(dtype);
-      const Built built =
-          build(target, std::string(R"("kv_dtype": "fp8_e4m3", "operand": {"kind": "ragged"}, "dtype": ")") +
-                            dtype + "\"");
-      ProblemShape shape = shape_of(built, 1);
+      const Built built = build_decode(
+          target,
+          std::string(R"("kv_dtype": "fp8_e4m3", "operand": {"kind": "ragged"}, "dtype": ")") + dtype + "\"");
+      ProblemShape shape = decode_shape(built, 1);
       shape.lengths_q = {1, 1}, shape.lengths_k = {40, 40};
       Workload work = random_workload(shape, built.plan.resolved(), 9);
       // V: one column of sequence 0. K: one element, and so all of sequence 1.
       for (std::size_t column : {3u, 18u}) work.v[7 * 64 + column] = column == 3 ? NAN : -NAN;
       work.k[55 * 64 + 9] = NAN;
-      const auto& o = run(built, std::move(work), 2, 1).result.output.o;
+      const auto& o = run_decode(built, std::move(work), 2, 1).result.output.o;
       for (std::size_t d = 0; d < 64; ++d) {
         CHECK(std::isnan(o[d]) == (d == 3 || d == 18));
         CHECK(std::isnan(o[64 + d]));
@@ -411,10 +415,10 @@ TEST_CASE("chunks of a prompt beside decodes in one launch, over 8-bit and 16-bi
        std::pair{"sm_80", R"("operation": "prefill", "operand": {"kind": "paged", "page_size": 16})"}}) {
     CAPTURE(target);
     CAPTURE(keys);
-    const Built built = build(target, std::string(R"("mask": "causal", )") + keys);
-    ProblemShape shape = shape_of(built, 2);
+    const Built built = build_decode(target, std::string(R"("mask": "causal", )") + keys);
+    ProblemShape shape = decode_shape(built, 2);
     shape.lengths_q = {1, 70, 1, 0, 33};
     shape.lengths_k = {90, 100, 0, 20, 33};
-    check(built, run(built, random_workload(shape, built.plan.resolved(), 31), 4, 31));
+    check_decode(built, run_decode(built, random_workload(shape, built.plan.resolved(), 31), 4, 31));
   }
 }

@@ -9,11 +9,14 @@
 
 #include "tests/serving/emulated.hpp"
 #include "tests/serving/ladder_check.hpp"
+#include "tests/serving/plans.hpp"
 #include "workbench/problem/rounding.hpp"
 #include "workbench/verify/ladder.hpp"
 #include "workbench/verify/runner.hpp"
 
 using namespace kiln;
+using kiln::test::build_decode;
+using kiln::test::Built;
 using kiln::test::check_at_tile_ends;
 using kiln::test::emulated;
 using kiln::test::ints;
@@ -21,18 +24,8 @@ using kiln::test::upload;
 
 namespace {
 
-struct Built {
-  Plan plan;
-  KernelSource source;
-};
-
-Built build(const std::string& keys) {
-  nlohmann::ordered_json config = {
-      {"target", "sm_80"}, {"operation", "decode"}, {"dtype", "bf16"}, {"depth", 64}};
-  config.update(nlohmann::ordered_json::parse("{" + keys + "}"));
-  Plan plan = make_plan(parse_config(config.dump(), "test"));
-  KernelSource source = generate(plan);
-  return {std::move(plan), std::move(source)};
+Built build_sm80(const std::string& keys) {
+  return build_decode("sm_80", keys);
 }
 
 /// Two sequences of which some pages do not exist.
@@ -103,7 +96,7 @@ TEST_CASE("every operand kind and element type up the ladder") {
   for (const char* keys : configs) {
     const std::string text = keys;
     CAPTURE(text);
-    check_at_tile_ends(build(keys).plan, ++seed, 3);
+    check_at_tile_ends(build_sm80(keys).plan, ++seed, 3);
   }
 }
 
@@ -126,7 +119,7 @@ TEST_CASE("pages on sm_90a that neither divide a tile nor are whole tiles") {
   std::uint64_t seed = 0;
   for (const std::string& text : configs) {
     CAPTURE(text);
-    check_at_tile_ends(build(R"("target": "sm_90a", )" + text).plan, ++seed, 3);
+    check_at_tile_ends(build_sm80(R"("target": "sm_90a", )" + text).plan, ++seed, 3);
   }
 }
 
@@ -139,7 +132,7 @@ TEST_CASE("a launch may rely on what the one before leaves alone, and on no more
                            R"("operand": {"kind": "paged", "page_size": 64}, "kv_dtype": "fp8_e4m3")"}) {
     const std::string text = keys;
     CAPTURE(text);
-    const Built built = build(R"("target": "sm_90a", )" + text);
+    const Built built = build_sm80(R"("target": "sm_90a", )" + text);
     for (const LaunchBefore before : {LaunchBefore::keeps_tables, LaunchBefore::unrelated}) {
       EmulatorOptions emulator;
       emulator.policy = EmulatorOptions::Policy::lazy;
@@ -153,7 +146,8 @@ TEST_CASE("a launch may rely on what the one before leaves alone, and on no more
 }
 
 TEST_CASE("a launch chooses between one block a multiprocessor with all stages and two with fewer") {
-  Built built = build(R"("target": "sm_90a", "depth": 128, "operand": {"kind": "paged", "page_size": 16})");
+  Built built =
+      build_sm80(R"("target": "sm_90a", "depth": 128, "operand": {"kind": "paged", "page_size": 16})");
   const std::vector<LadderCase> cases{{1, 700}, {2, 90}, {1, 0}};
   const auto run = [&](std::uint64_t seed) {
     EmulatorOptions emulator;
@@ -188,7 +182,7 @@ TEST_CASE("a launch chooses between one block a multiprocessor with all stages a
 }
 
 TEST_CASE("parts are combined in order: the same bits whatever the timing") {
-  const Built built = build(R"("operand": {"kind": "paged", "page_size": 16}, "lse": true)");
+  const Built built = build_sm80(R"("operand": {"kind": "paged", "page_size": 16}, "lse": true)");
   ProblemShape shape;
   shape.heads_q = 4;
   shape.heads_kv = 1;
@@ -221,14 +215,14 @@ TEST_CASE("page numbers outside the pool read as zeros, not as memory") {
                                   R"("target": "sm_90a", )" + pages + scaled,
                                   R"("target": "sm_90a", "operation": "prefill", )" + pages + scaled}) {
     CAPTURE(keys);
-    check_bad_pages(build(keys));
+    check_bad_pages(build_sm80(keys));
   }
 }
 
 TEST_CASE("what sm80_decode does not take is refused with what it takes") {
   const auto refusal = [](const std::string& keys) {
     try {
-      build(keys);
+      build_sm80(keys);
     } catch (const Error& error) {
       CHECK(error.code() == ErrorCode::bad_config);
       return std::string(error.what());

@@ -10,19 +10,24 @@
 #include "generator/config/report.hpp"
 #include "generator/schedules/schedule.hpp"
 #include "tests/serving/ladder_check.hpp"
+#include "tests/serving/plans.hpp"
 #include "workbench/problem/rounding.hpp"
 #include "workbench/problem/workload.hpp"
 
 using namespace kiln;
 using Json = nlohmann::ordered_json;
+using kiln::test::bf16_values;
 using kiln::test::check_at_tile_ends;
+using kiln::test::count;
 using kiln::test::emulated;
 using kiln::test::ints;
+using kiln::test::plan_of;
+using kiln::test::refusal;
 using kiln::test::upload;
 
 namespace {
 
-Json config_of(const char* operation, const std::string& more = "") {
+Json fold_config(const char* operation, const std::string& more = "") {
   Json config =
       Json::parse(R"({"target": "sm_90a", "dtype": "bf16", "depth": 128, "mask": "causal", "lse": true,
       "operand": {"kind": "paged", "page_size": 16}, "tma_fold": "chunk_inner"})");
@@ -30,65 +35,52 @@ Json config_of(const char* operation, const std::string& more = "") {
   config.merge_patch(Json::parse("{" + more + "}"));
   return config;
 }
-Plan plan_of(const Json& config) {
-  return make_plan(parse_config(config.dump(), "test"));
-}
-std::string refusal(const Json& config) {
-  try {
-    plan_of(config);
-  } catch (const Error& error) {
-    return error.violations().empty() ? error.what() : violation_line(error.violations().front());
-  }
-  return "";
-}
-int count(const std::string& text, const std::string& what) {
-  int n = 0;
-  for (std::size_t at = text.find(what); at != std::string::npos; at = text.find(what, at + 1)) ++n;
-  return n;
-}
 
-constexpr std::int64_t kDepth = 128, kHeads = 2, kQueryHeads = 4, kPages = 7, kPage = 16, kRows = 5;
-
-std::vector<float> values(std::int64_t count, std::uint64_t stream) {
-  std::vector<float> x = random_normal(static_cast<std::size_t>(count), 9, stream);
-  round_to(DType::bf16, x);
-  return x;
-}
+constexpr std::int64_t kFoldDepth = 128, kFoldHeads = 2, kFoldQueryHeads = 4, kFoldPages = 7, kFoldPage = 16,
+                       kFoldRows = 5;
 
 /// Elements from page to page, row to row and head to head.
-struct Pool {
+struct FoldPool {
   std::int64_t page, row, head;
 };
-constexpr Pool kDense{kPage * kHeads * kDepth, kHeads* kDepth, kDepth};
+constexpr FoldPool kDense{kFoldPage * kFoldHeads * kFoldDepth, kFoldHeads* kFoldDepth, kFoldDepth};
 
 /// The rows of a dense pool where `pool` has them, NaN everywhere else.
-DeviceBuffer placed(const std::vector<float>& dense, const Pool& pool) {
-  std::vector<float> out(static_cast<std::size_t>(kPages * pool.page),
+DeviceBuffer folded_pool(const std::vector<float>& dense, const FoldPool& pool) {
+  std::vector<float> out(static_cast<std::size_t>(kFoldPages * pool.page),
                          std::numeric_limits<float>::quiet_NaN());
-  for (std::int64_t page = 0; page < kPages; ++page)
-    for (std::int64_t row = 0; row < kPage; ++row)
-      for (std::int64_t head = 0; head < kHeads; ++head)
-        for (std::int64_t d = 0; d < kDepth; ++d)
+  for (std::int64_t page = 0; page < kFoldPages; ++page)
+    for (std::int64_t row = 0; row < kFoldPage; ++row)
+      for (std::int64_t head = 0; head < kFoldHeads; ++head)
+        for (std::int64_t d = 0; d < kFoldDepth; ++d)
           out[static_cast<std::size_t>(page * pool.page + row * pool.row + head * pool.head + d)] =
-              dense[static_cast<std::size_t>(((page * kPage + row) * kHeads + head) * kDepth + d)];
+              dense[static_cast<std::size_t>(((page * kFoldPage + row) * kFoldHeads + head) * kFoldDepth +
+                                             d)];
   return upload(encode(DType::bf16, out));
 }
 
 /// O of two sequences whose table has the pages `table`, K and V in pools of those forms.
-std::vector<std::byte> output_of(const Json& config, const Pool& k, const Pool& v,
-                                 const std::vector<std::int32_t>& table) {
-  const DeviceBuffer d_q = upload(encode(DType::bf16, values(kRows * kQueryHeads * kDepth, 1))),
-                     d_k = placed(values(kPages * kDense.page, 2), k),
-                     d_v = placed(values(kPages * kDense.page, 3), v), d_offsets = ints({0, 2, kRows}),
-                     d_table = ints(table), d_lengths = ints({17, 40});
-  DeviceBuffer d_o = emulated().allocate(kRows * kQueryHeads * kDepth * 2),
-               d_lse = emulated().allocate(kRows * kQueryHeads * 4);
+std::vector<std::byte> fold_output(const Json& config, const FoldPool& k, const FoldPool& v,
+                                   const std::vector<std::int32_t>& table) {
+  const DeviceBuffer d_q = upload(
+                         encode(DType::bf16, bf16_values(kFoldRows * kFoldQueryHeads * kFoldDepth, 1))),
+                     d_k = folded_pool(bf16_values(kFoldPages * kDense.page, 2), k),
+                     d_v = folded_pool(bf16_values(kFoldPages * kDense.page, 3), v),
+                     d_offsets = ints({0, 2, kFoldRows}), d_table = ints(table), d_lengths = ints({17, 40});
+  DeviceBuffer d_o = emulated().allocate(kFoldRows * kFoldQueryHeads * kFoldDepth * 2),
+               d_lse = emulated().allocate(kFoldRows * kFoldQueryHeads * 4);
   AttentionArgs args;
-  args.q = Tensor::dense(d_q.address(), DType::bf16, {kRows, kQueryHeads, kDepth});
-  args.k = Tensor{d_k.address(), DType::bf16, {kPages, kPage, kHeads, kDepth}, {k.page, k.row, k.head, 1}};
-  args.v = Tensor{d_v.address(), DType::bf16, {kPages, kPage, kHeads, kDepth}, {v.page, v.row, v.head, 1}};
-  args.o = Tensor::dense(d_o.address(), DType::bf16, {kRows, kQueryHeads, kDepth});
-  args.lse = Tensor::dense(d_lse.address(), DType::f32, {kQueryHeads, kRows});
+  args.q = Tensor::dense(d_q.address(), DType::bf16, {kFoldRows, kFoldQueryHeads, kFoldDepth});
+  args.k = Tensor{d_k.address(),
+                  DType::bf16,
+                  {kFoldPages, kFoldPage, kFoldHeads, kFoldDepth},
+                  {k.page, k.row, k.head, 1}};
+  args.v = Tensor{d_v.address(),
+                  DType::bf16,
+                  {kFoldPages, kFoldPage, kFoldHeads, kFoldDepth},
+                  {v.page, v.row, v.head, 1}};
+  args.o = Tensor::dense(d_o.address(), DType::bf16, {kFoldRows, kFoldQueryHeads, kFoldDepth});
+  args.lse = Tensor::dense(d_lse.address(), DType::f32, {kFoldQueryHeads, kFoldRows});
   args.cu_seqlens_q = Tensor::dense(d_offsets.address(), DType::i32, {3});
   args.page_table = Tensor::dense(d_table.address(), DType::i32, {2, 3});
   args.seqlens_k = Tensor::dense(d_lengths.address(), DType::i32, {2});
@@ -100,21 +92,21 @@ std::vector<std::byte> output_of(const Json& config, const Pool& k, const Pool& 
   return o;
 }
 
-const std::vector<std::int32_t> kTable{4, 1, 0, 3, 2, 6};
+const std::vector<std::int32_t> kFoldTable{4, 1, 0, 3, 2, 6};
 
 }  // namespace
 
 TEST_CASE("one copy of a page brings all its panels") {
   for (const char* operation : {"decode", "prefill"}) {
     CAPTURE(operation);
-    const Plan plan = plan_of(config_of(operation));
+    const Plan plan = plan_of(fold_config(operation));
     const auto systems = Json::parse(plan.to_json())["systems"];
     for (const char* tensor : {"k", "v"}) {
       CHECK(systems["mha_operand"][tensor]["fold_chunks"] == 2);
       CHECK(systems["tma_consumer_pipeline"][tensor]["page_dense"] == true);
     }
     const std::string folded = generate(plan).text,
-                      plain = generate(plan_of(config_of(operation, R"("tma_fold": "none")"))).text;
+                      plain = generate(plan_of(fold_config(operation, R"("tma_fold": "none")"))).text;
     CHECK(2 * count(folded, "_map, k_full") == count(plain, "_map, k_full"));
     CHECK(2 * count(folded, "_map, v_full") == count(plain, "_map, v_full"));
     for (const auto& proof : plan.schedule().layout_proofs()) CHECK_MESSAGE(proof.holds, proof.what);
@@ -122,22 +114,24 @@ TEST_CASE("one copy of a page brings all its panels") {
 }
 
 TEST_CASE("a pool has its pages anywhere at multiples of eight rows, heads after rows or before them") {
-  constexpr Pool kHeadsFirst{kDense.page, kDepth, kPage * kDepth};
-  constexpr Pool kApart{6 * kDense.page, kDense.row, kDense.head};  // K, V and layers in turn
-  constexpr Pool kHeadsFirstApart{2 * kDense.page, kDepth, kPage * kDepth};
-  constexpr Pool kWideRows{(kPage + 8) * 3 * kDepth, 3 * kDepth, kDepth};  // of more heads than are read
+  constexpr FoldPool kHeadsFirst{kDense.page, kFoldDepth, kFoldPage * kFoldDepth};
+  constexpr FoldPool kApart{6 * kDense.page, kDense.row, kDense.head};  // K, V and layers in turn
+  constexpr FoldPool kHeadsFirstApart{2 * kDense.page, kFoldDepth, kFoldPage * kFoldDepth};
+  constexpr FoldPool kWideRows{(kFoldPage + 8) * 3 * kFoldDepth, 3 * kFoldDepth,
+                               kFoldDepth};  // of more heads than are read
   for (const char* operation : {"decode", "prefill"}) {
     CAPTURE(operation);
-    const Json config = config_of(operation);
-    const auto wanted = output_of(config_of(operation, R"("tma_fold": "none")"), kDense, kDense, kTable);
-    CHECK(output_of(config, kDense, kDense, kTable) == wanted);
-    CHECK(output_of(config, kHeadsFirst, kApart, kTable) == wanted);
-    CHECK(output_of(config, kApart, kHeadsFirstApart, kTable) == wanted);
-    CHECK(output_of(config, kWideRows, kHeadsFirst, kTable) == wanted);
-    constexpr Pool kFourRows{kDense.page + 4 * kDense.row, kDense.row, kDense.head};
+    const Json config = fold_config(operation);
+    const auto wanted =
+        fold_output(fold_config(operation, R"("tma_fold": "none")"), kDense, kDense, kFoldTable);
+    CHECK(fold_output(config, kDense, kDense, kFoldTable) == wanted);
+    CHECK(fold_output(config, kHeadsFirst, kApart, kFoldTable) == wanted);
+    CHECK(fold_output(config, kApart, kHeadsFirstApart, kFoldTable) == wanted);
+    CHECK(fold_output(config, kWideRows, kHeadsFirst, kFoldTable) == wanted);
+    constexpr FoldPool kFourRows{kDense.page + 4 * kDense.row, kDense.row, kDense.head};
     std::string said;
     try {
-      output_of(config, kDense, kFourRows, kTable);
+      fold_output(config, kDense, kFourRows, kFoldTable);
     } catch (const Error& error) {
       said = error.what();
     }
@@ -150,15 +144,15 @@ TEST_CASE("a pool has its pages anywhere at multiples of eight rows, heads after
 
 TEST_CASE("page numbers that are none read as zeros") {
   for (const char* operation : {"decode", "prefill"}) {
-    const Json plain = config_of(operation, R"("tma_fold": "none")"), folded = config_of(operation);
+    const Json plain = fold_config(operation, R"("tma_fold": "none")"), folded = fold_config(operation);
     // 2^29 and 2^31 / 6 times the eights between pages wrap to a page that there is.
     for (const std::int32_t none :
          {std::numeric_limits<std::int32_t>::max(), -1, 1 << 29, -(1 << 30), 357913942}) {
       CAPTURE(none);
-      std::vector<std::int32_t> table = kTable;
+      std::vector<std::int32_t> table = kFoldTable;
       table[4] = none;
-      constexpr Pool kApart{6 * kDense.page, kDense.row, kDense.head};
-      CHECK(output_of(folded, kApart, kApart, table) == output_of(plain, kApart, kApart, table));
+      constexpr FoldPool kApart{6 * kDense.page, kDense.row, kDense.head};
+      CHECK(fold_output(folded, kApart, kApart, table) == fold_output(plain, kApart, kApart, table));
     }
   }
 }
@@ -173,24 +167,24 @@ TEST_CASE("pages folded, at the ends of tiles") {
     CAPTURE(more);
     for (const char* operation : {"decode", "prefill"}) {
       CAPTURE(operation);
-      check_at_tile_ends(plan_of(config_of(operation, more)), ++seed);
+      check_at_tile_ends(plan_of(fold_config(operation, more)), ++seed);
     }
   }
   // Keys of FP8 beside a Q of FP8; query rows on the M side, by two warpgroups past 256 columns; one ring.
   constexpr const char* kBytes =
       R"("dtype": "fp8_e4m3", "kv_dtype": "fp8_e4m3", "out_dtype": "bf16", "depth": 256, "lse": false)";
   for (const char* operation : {"decode", "prefill"})
-    check_at_tile_ends(plan_of(config_of(operation, kBytes)), ++seed);
+    check_at_tile_ends(plan_of(fold_config(operation, kBytes)), ++seed);
   for (const char* more :
        {R"("BM": 64)", R"("BM": 64, "depth": 512, "lse": false)", R"("shared_ring": true)"})
-    check_at_tile_ends(plan_of(config_of("decode", more)), ++seed);
+    check_at_tile_ends(plan_of(fold_config("decode", more)), ++seed);
   for (const char* more : {R"("depth": 512, "lse": false)", R"("shared_ring": true, "BN": 64)"})
-    check_at_tile_ends(plan_of(config_of("prefill", more)), ++seed);
+    check_at_tile_ends(plan_of(fold_config("prefill", more)), ++seed);
 }
 
 TEST_CASE("tiles that threads read, or that share a slot, have no such fold") {
   const auto said = [](const char* operation, const std::string& more) {
-    return refusal(config_of(operation, more));
+    return refusal(fold_config(operation, more));
   };
   constexpr const char* kByThreads = "threads widen the 8-bit rows, and read them panel by panel";
   CHECK(said("decode", R"("kv_dtype": "fp8_e4m3", "depth": 256)").find(kByThreads) != std::string::npos);

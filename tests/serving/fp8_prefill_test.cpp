@@ -9,37 +9,34 @@
 #include "generator/schedules/schedule.hpp"
 #include "tests/serving/emulated.hpp"
 #include "tests/serving/ladder_check.hpp"
+#include "tests/serving/plans.hpp"
 #include "workbench/problem/rounding.hpp"
 #include "workbench/verify/ladder.hpp"
 #include "workbench/verify/runner.hpp"
 
 using namespace kiln;
 using kiln::test::check_at_tile_ends;
+using kiln::test::check_output_of;
 using kiln::test::emulated;
+using kiln::test::plan_with;
 
 namespace {
 
-Plan plan_of(const std::string& keys) {
-  nlohmann::ordered_json config = {{"target", "sm_90a"}, {"operation", "prefill"}, {"dtype", "fp8_e4m3"},
-                                   {"depth", 64},        {"mask", "causal"},       {"lse", true}};
-  config.update(nlohmann::ordered_json::parse("{" + keys + "}"));
-  return make_plan(parse_config(config.dump(), "test"));
+Plan fp8_plan(const std::string& keys) {
+  return plan_with({{"target", "sm_90a"},
+                    {"operation", "prefill"},
+                    {"dtype", "fp8_e4m3"},
+                    {"depth", 64},
+                    {"mask", "causal"},
+                    {"lse", true}},
+                   keys);
 }
 
-std::string operand(const char* kind, const char* granularity) {
+std::string fp8_operand(const char* kind, const char* granularity) {
   return fmt::format(R"("operand": {{{}, "quantization": {{"granularity": "{}"}}}})", kind, granularity);
 }
 
-void check_output_of(const Workload& work, const Config& resolved, const RunResult& result) {
-  const Semantics semantics = semantics_of(resolved, work);
-  const Reference reference =
-      reference_attention(work, semantics, choose_rows(work.shape, semantics.mask, 1e300, 0));
-  const CheckReport report = check_output(work, result.output, reference, tolerance_of(resolved));
-  for (const std::string& failure : report.failures) FAIL_CHECK(failure);
-  for (const auto& finding : result.findings) FAIL_CHECK(finding.kind, ": ", finding.message);
-}
-
-RunResult run(const Plan& plan, const Workload& work) {
+RunResult run_lazily(const Plan& plan, const Workload& work) {
   const auto kernel = emulated().load(generate(plan));
   EmulatorOptions how;
   how.policy = EmulatorOptions::Policy::lazy;
@@ -61,18 +58,19 @@ TEST_CASE("FP8 prefill up the ladder") {
       R"("operand": {"kind": "paged", "page_size": 256}, "mask": "custom")",
       R"("operand": {"kind": "paged", "page_size": 2}, "depth": 64)",
       R"("operand": {"kind": "paged", "page_size": 1}, "depth": 128, "sink": true)",
-      operand(R"("kind": "contiguous")", "per_tensor") + R"(, "depth": 96, "mask": {"sliding_window": 70})",
-      operand(R"("kind": "ragged")", "per_head") + R"(, "mask": {"chunked": 100})",
-      operand(paged_16.c_str(), "per_head") + R"(, "depth": 128, "sink": true)",
-      operand(paged_16.c_str(), "per_head") + R"(, "depth": 128, "score_mod": {"softcap": 20})",
-      operand(paged_16.c_str(), "per_tensor") + R"(, "score_mod": "alibi")",
-      operand(R"("kind": "contiguous")", "per_token") + R"(, "mask": "none", "depth": 128)",
-      operand(R"("kind": "ragged")", "per_token") + R"(, "depth": 128, "sink": true)",
-      operand(R"("kind": "continuous")", "per_token"),
-      operand(paged_16.c_str(), "per_token") + R"(, "depth": 256)",
-      operand(paged_16.c_str(), "per_token") + R"(, "depth": 128, "mask": {"sliding_window": 70})",
-      operand(paged_16.c_str(), "per_token") + R"(, "mask": "custom")",
-      operand(R"("kind": "paged", "page_size": 2)", "per_token") + R"(, "score_mod": {"softcap": 20})",
+      fp8_operand(R"("kind": "contiguous")", "per_tensor") +
+          R"(, "depth": 96, "mask": {"sliding_window": 70})",
+      fp8_operand(R"("kind": "ragged")", "per_head") + R"(, "mask": {"chunked": 100})",
+      fp8_operand(paged_16.c_str(), "per_head") + R"(, "depth": 128, "sink": true)",
+      fp8_operand(paged_16.c_str(), "per_head") + R"(, "depth": 128, "score_mod": {"softcap": 20})",
+      fp8_operand(paged_16.c_str(), "per_tensor") + R"(, "score_mod": "alibi")",
+      fp8_operand(R"("kind": "contiguous")", "per_token") + R"(, "mask": "none", "depth": 128)",
+      fp8_operand(R"("kind": "ragged")", "per_token") + R"(, "depth": 128, "sink": true)",
+      fp8_operand(R"("kind": "continuous")", "per_token"),
+      fp8_operand(paged_16.c_str(), "per_token") + R"(, "depth": 256)",
+      fp8_operand(paged_16.c_str(), "per_token") + R"(, "depth": 128, "mask": {"sliding_window": 70})",
+      fp8_operand(paged_16.c_str(), "per_token") + R"(, "mask": "custom")",
+      fp8_operand(R"("kind": "paged", "page_size": 2)", "per_token") + R"(, "score_mod": {"softcap": 20})",
       R"x("score_mod": {"expr": "score + 0.01 * (k - q)"}, "depth": 128)x",
       R"("depth": 32, "mask": "none")",
       R"("depth": 160, "swizzle": "32B")",
@@ -90,7 +88,7 @@ TEST_CASE("FP8 prefill up the ladder") {
   std::uint64_t seed = 0;
   for (const std::string& keys : configs) {
     CAPTURE(keys);
-    const Plan plan = plan_of(keys);
+    const Plan plan = fp8_plan(keys);
     for (const auto& proof : plan.schedule().layout_proofs()) {
       CHECK_MESSAGE(proof.holds, proof.what);
       CHECK_MESSAGE(proof.bank_conflicts == 0, proof.what);
@@ -102,7 +100,7 @@ TEST_CASE("FP8 prefill up the ladder") {
 TEST_CASE("FP8 prefill: chunks and single tokens at the ends of longer contexts, scales of zero and below") {
   for (const char* keys : {R"("depth": 128)", R"("depth": 64)", R"("score_mod": {"softcap": 30})"}) {
     CAPTURE(keys);
-    const Plan plan = plan_of(operand(R"("kind": "paged", "page_size": 16)", "per_head") + ", " + keys);
+    const Plan plan = fp8_plan(fp8_operand(R"("kind": "paged", "page_size": 16)", "per_head") + ", " + keys);
     ProblemShape shape;
     shape.heads_q = 6, shape.heads_kv = 3;
     shape.depth = shape.ov_depth = plan.resolved().depth;
@@ -111,7 +109,7 @@ TEST_CASE("FP8 prefill: chunks and single tokens at the ends of longer contexts,
     shape.lengths_k = {300, 197, 40, 130, 1, 0};
     Workload work = random_workload(shape, plan.resolved(), 5);
     work.k_scale->values = {0.0F, -work.k_scale->values[1], work.k_scale->values[2]};
-    check_output_of(work, plan.resolved(), run(plan, work));
+    check_output_of(work, plan.resolved(), run_lazily(plan, work));
   }
 }
 
@@ -123,7 +121,7 @@ TEST_CASE("FP8 prefill: maxima that grow by little and by much from tile to tile
     for (const double step : {-0.02, 0.002, 0.03, 0.3}) {
       CAPTURE(keys);
       CAPTURE(step);
-      const Plan plan = plan_of(keys);
+      const Plan plan = fp8_plan(keys);
       ProblemShape shape;
       shape.heads_q = 2, shape.heads_kv = 1;
       shape.depth = shape.ov_depth = plan.resolved().depth;
@@ -140,7 +138,7 @@ TEST_CASE("FP8 prefill: maxima that grow by little and by much from tile to tile
         round_to(DType::fp8_e4m3, one);
         work.k[key * depth] = one[0];
       }
-      check_output_of(work, plan.resolved(), run(plan, work));
+      check_output_of(work, plan.resolved(), run_lazily(plan, work));
     }
   }
 }
@@ -148,7 +146,7 @@ TEST_CASE("FP8 prefill: maxima that grow by little and by much from tile to tile
 TEST_CASE("FP8 prefill: what it has not is refused at its key") {
   const auto pointer_of = [](const std::string& keys) {
     try {
-      plan_of(keys);
+      fp8_plan(keys);
     } catch (const Error& error) {
       return error.violations().empty() ? std::string() : error.violations()[0].pointer;
     }
@@ -157,14 +155,14 @@ TEST_CASE("FP8 prefill: what it has not is refused at its key") {
   const char* const paged = R"("kind": "paged", "page_size": 16)";
   CHECK(pointer_of(R"("operand": {"kind": "ragged", "quantization": {"granularity": 32}})") ==
         "/operand/quantization/granularity");
-  CHECK(pointer_of(operand(paged, "per_token") + R"(, "depth": 256, "num_qk_stages": 2)") ==
+  CHECK(pointer_of(fp8_operand(paged, "per_token") + R"(, "depth": 256, "num_qk_stages": 2)") ==
         "/num_qk_stages");
   CHECK(pointer_of(R"("kv_dtype": "int8")") == "/kv_dtype");
   CHECK(pointer_of(R"("kv_dtype": "bf16")") == "/kv_dtype");
   CHECK(pointer_of(R"("out_dtype": "f32")") == "none");
   CHECK(pointer_of(R"("depth": 80)") == "/depth");
   try {
-    plan_of(R"("depth": 80)");
+    fp8_plan(R"("depth": 80)");
   } catch (const Error& error) {
     CHECK(error.violations().size() == 1);  // ov_depth follows from depth
   }

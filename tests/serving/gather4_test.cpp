@@ -12,19 +12,24 @@
 #include "generator/config/report.hpp"
 #include "generator/schedules/schedule.hpp"
 #include "tests/serving/ladder_check.hpp"
+#include "tests/serving/plans.hpp"
 #include "workbench/problem/rounding.hpp"
 #include "workbench/problem/workload.hpp"
 
 using namespace kiln;
 using Json = nlohmann::ordered_json;
+using kiln::test::bf16_values;
 using kiln::test::check_at_tile_ends;
+using kiln::test::count;
 using kiln::test::emulated;
 using kiln::test::ints;
+using kiln::test::plan_of;
+using kiln::test::refusal;
 using kiln::test::upload;
 
 namespace {
 
-Json config_of(const char* operation, const std::string& more = "") {
+Json gather4_config(const char* operation, const std::string& more = "") {
   Json config =
       Json::parse(R"({"target": "sm_100a", "dtype": "bf16", "depth": 128, "mask": "causal", "lse": true,
       "operand": {"kind": "paged", "page_size": 4}})");
@@ -33,76 +38,63 @@ Json config_of(const char* operation, const std::string& more = "") {
   return config;
 }
 constexpr const char* kLatent = R"("depth": 576, "ov_depth": 512, "v_from_k": true, "group": 16)";
-Json latent(const std::string& more) {
-  return config_of("decode", std::string(kLatent) + more);
-}
-Plan plan_of(const Json& config) {
-  return make_plan(parse_config(config.dump(), "test"));
-}
-std::string refusal(const Json& config) {
-  try {
-    plan_of(config);
-  } catch (const Error& error) {
-    return error.violations().empty() ? error.what() : violation_line(error.violations().front());
-  }
-  return "";
-}
-int count(const std::string& text, const std::string& what) {
-  int n = 0;
-  for (std::size_t at = text.find(what); at != std::string::npos; at = text.find(what, at + 1)) ++n;
-  return n;
+Json gathered_latent(const std::string& more) {
+  return gather4_config("decode", std::string(kLatent) + more);
 }
 
-constexpr std::int64_t kDepth = 128, kHeads = 2, kQueryHeads = 4, kPages = 12, kRows = 5;
-
-std::vector<float> values(std::int64_t count, std::uint64_t stream) {
-  std::vector<float> x = random_normal(static_cast<std::size_t>(count), 9, stream);
-  round_to(DType::bf16, x);
-  return x;
-}
+constexpr std::int64_t kGatherDepth = 128, kGatherHeads = 2, kGatherQueryHeads = 4, kGatherPages = 12,
+                       kGatherRows = 5;
 
 /// Elements from page to page, row to row and head to head, of pages of `rows`.
-struct Pool {
+struct GatherPool {
   std::int64_t rows, page, row, head;
 };
-Pool dense(std::int64_t rows) {
-  return {rows, rows * kHeads * kDepth, kHeads * kDepth, kDepth};
+GatherPool dense(std::int64_t rows) {
+  return {rows, rows * kGatherHeads * kGatherDepth, kGatherHeads * kGatherDepth, kGatherDepth};
 }
 
 /// The rows of a dense pool where `pool` has them, NaN everywhere else.
-DeviceBuffer placed(const std::vector<float>& from, const Pool& pool) {
-  const std::int64_t end =
-      (kPages - 1) * pool.page + (pool.rows - 1) * pool.row + (kHeads - 1) * pool.head + kDepth;
+DeviceBuffer gathered_pool(const std::vector<float>& from, const GatherPool& pool) {
+  const std::int64_t end = (kGatherPages - 1) * pool.page + (pool.rows - 1) * pool.row +
+                           (kGatherHeads - 1) * pool.head + kGatherDepth;
   std::vector<float> out(static_cast<std::size_t>(end), std::numeric_limits<float>::quiet_NaN());
-  for (std::int64_t page = 0; page < kPages; ++page)
+  for (std::int64_t page = 0; page < kGatherPages; ++page)
     for (std::int64_t row = 0; row < pool.rows; ++row)
-      for (std::int64_t head = 0; head < kHeads; ++head)
-        for (std::int64_t d = 0; d < kDepth; ++d)
+      for (std::int64_t head = 0; head < kGatherHeads; ++head)
+        for (std::int64_t d = 0; d < kGatherDepth; ++d)
           out[static_cast<std::size_t>(page * pool.page + row * pool.row + head * pool.head + d)] =
-              from[static_cast<std::size_t>(((page * pool.rows + row) * kHeads + head) * kDepth + d)];
+              from[static_cast<std::size_t>(((page * pool.rows + row) * kGatherHeads + head) * kGatherDepth +
+                                            d)];
   return upload(encode(DType::bf16, out));
 }
 
-const std::vector<std::int32_t> kTable{4, 1, 0, 11, 9, 10, 3, 2, 6, 7, 5, 8};
+const std::vector<std::int32_t> kGatherTable{4, 1, 0, 11, 9, 10, 3, 2, 6, 7, 5, 8};
 
 /// O of two sequences, of three query rows and two, whose table has the pages `table`, six each.
-std::vector<std::byte> output_of(const Json& config, const Pool& k, const Pool& v,
-                                 const std::vector<std::int32_t>& table = kTable) {
+std::vector<std::byte> gather_output(const Json& config, const GatherPool& k, const GatherPool& v,
+                                     const std::vector<std::int32_t>& table = kGatherTable) {
   const std::int64_t rows = k.rows;
-  const DeviceBuffer d_q = upload(encode(DType::bf16, values(kRows * kQueryHeads * kDepth, 1))),
-                     d_k = placed(values(kPages * dense(rows).page, 2), k),
-                     d_v = placed(values(kPages * dense(rows).page, 3), v), d_offsets = ints({0, 2, kRows}),
-                     d_table = ints(table),
+  const DeviceBuffer d_q = upload(
+                         encode(DType::bf16, bf16_values(kGatherRows * kGatherQueryHeads * kGatherDepth, 1))),
+                     d_k = gathered_pool(bf16_values(kGatherPages * dense(rows).page, 2), k),
+                     d_v = gathered_pool(bf16_values(kGatherPages * dense(rows).page, 3), v),
+                     d_offsets = ints({0, 2, kGatherRows}), d_table = ints(table),
                      d_lengths =
                          ints({static_cast<std::int32_t>(4 * rows + 1), static_cast<std::int32_t>(6 * rows)});
-  DeviceBuffer d_o = emulated().allocate(kRows * kQueryHeads * kDepth * 2),
-               d_lse = emulated().allocate(kRows * kQueryHeads * 4);
+  DeviceBuffer d_o = emulated().allocate(kGatherRows * kGatherQueryHeads * kGatherDepth * 2),
+               d_lse = emulated().allocate(kGatherRows * kGatherQueryHeads * 4);
   AttentionArgs args;
-  args.q = Tensor::dense(d_q.address(), DType::bf16, {kRows, kQueryHeads, kDepth});
-  args.k = Tensor{d_k.address(), DType::bf16, {kPages, rows, kHeads, kDepth}, {k.page, k.row, k.head, 1}};
-  args.v = Tensor{d_v.address(), DType::bf16, {kPages, rows, kHeads, kDepth}, {v.page, v.row, v.head, 1}};
-  args.o = Tensor::dense(d_o.address(), DType::bf16, {kRows, kQueryHeads, kDepth});
-  args.lse = Tensor::dense(d_lse.address(), DType::f32, {kQueryHeads, kRows});
+  args.q = Tensor::dense(d_q.address(), DType::bf16, {kGatherRows, kGatherQueryHeads, kGatherDepth});
+  args.k = Tensor{d_k.address(),
+                  DType::bf16,
+                  {kGatherPages, rows, kGatherHeads, kGatherDepth},
+                  {k.page, k.row, k.head, 1}};
+  args.v = Tensor{d_v.address(),
+                  DType::bf16,
+                  {kGatherPages, rows, kGatherHeads, kGatherDepth},
+                  {v.page, v.row, v.head, 1}};
+  args.o = Tensor::dense(d_o.address(), DType::bf16, {kGatherRows, kGatherQueryHeads, kGatherDepth});
+  args.lse = Tensor::dense(d_lse.address(), DType::f32, {kGatherQueryHeads, kGatherRows});
   args.cu_seqlens_q = Tensor::dense(d_offsets.address(), DType::i32, {3});
   args.page_table = Tensor::dense(d_table.address(), DType::i32, {2, 6});
   args.seqlens_k = Tensor::dense(d_lengths.address(), DType::i32, {2});
@@ -115,8 +107,8 @@ std::vector<std::byte> output_of(const Json& config, const Pool& k, const Pool& 
 }
 
 Json with_page(const char* operation, std::int64_t rows, bool gathered) {
-  return config_of(operation, R"("operand": {"page_size": )" + std::to_string(rows) + "}" +
-                                  (gathered ? R"(, "gather4": {})" : ""));
+  return gather4_config(operation, R"("operand": {"page_size": )" + std::to_string(rows) + "}" +
+                                       (gathered ? R"(, "gather4": {})" : ""));
 }
 
 }  // namespace
@@ -147,7 +139,8 @@ TEST_CASE("rows that are gathered: maps, instructions, resolved members") {
   }
   // the tile of blackwell.md: 64 rows of 576 columns
   const Json report = Json::parse(
-      plan_of(latent(R"(, "gather4": {"tile_height": 64, "tile_width": 576, "l2_promotion": "256B"})"))
+      plan_of(
+          gathered_latent(R"(, "gather4": {"tile_height": 64, "tile_width": 576, "l2_promotion": "256B"})"))
           .to_json());
   CHECK(report["systems"]["mha_operand"]["k"]["gather4"] == Json({{"box_width", 64}, {"issues", 144}}));
   CHECK(report["resolved"]["gather4"]["l2_promotion"] == "256B");
@@ -166,7 +159,7 @@ TEST_CASE("pages that leave boxes of fewer than four rows are gathered without t
 
 TEST_CASE("members of gather4 that the copies are not") {
   const auto said = [](const std::string& members, const std::string& more = "") {
-    return refusal(config_of("decode", R"("gather4": {)" + members + "}" + more));
+    return refusal(gather4_config("decode", R"("gather4": {)" + members + "}" + more));
   };
   const auto has = [](const std::string& text, const std::string& what) {
     CHECK_MESSAGE(text.find(what) != std::string::npos, text);
@@ -189,24 +182,24 @@ TEST_CASE("a pool that is gathered has its pages and heads anywhere") {
     for (const std::int64_t rows : {4, 8}) {
       CAPTURE(operation);
       CAPTURE(rows);
-      const Pool plain = dense(rows);
-      const Pool heads_first{rows, plain.page, kDepth, rows * kDepth};
-      const Pool apart{rows, 6 * plain.page, plain.row, plain.head};  // K, V and layers in turn
-      const Pool odd{rows, plain.page + 3 * kDepth, plain.row, plain.head};
-      const Pool rows_first{rows, plain.row, kPages * plain.row, plain.head};
-      const auto wanted = output_of(with_page(operation, rows, false), plain, plain);
+      const GatherPool plain = dense(rows);
+      const GatherPool heads_first{rows, plain.page, kGatherDepth, rows * kGatherDepth};
+      const GatherPool apart{rows, 6 * plain.page, plain.row, plain.head};  // K, V and layers in turn
+      const GatherPool odd{rows, plain.page + 3 * kGatherDepth, plain.row, plain.head};
+      const GatherPool rows_first{rows, plain.row, kGatherPages * plain.row, plain.head};
+      const auto wanted = gather_output(with_page(operation, rows, false), plain, plain);
       const Json config = with_page(operation, rows, true);
-      CHECK(output_of(config, plain, plain) == wanted);
-      CHECK(output_of(config, heads_first, apart) == wanted);
-      CHECK(output_of(config, odd, heads_first) == wanted);
-      CHECK(output_of(config, rows_first, odd) == wanted);
+      CHECK(gather_output(config, plain, plain) == wanted);
+      CHECK(gather_output(config, heads_first, apart) == wanted);
+      CHECK(gather_output(config, odd, heads_first) == wanted);
+      CHECK(gather_output(config, rows_first, odd) == wanted);
     }
   // pages of one row are rows, however far apart
   const Json one = with_page("decode", 1, false);
-  const auto wanted = output_of(one, dense(1), dense(1));
-  const Pool wide{1, 5 * kDepth, 77, 2 * kDepth};
-  CHECK(output_of(one, wide, dense(1)) == wanted);
-  CHECK(output_of(one, dense(1), wide) == wanted);
+  const auto wanted = gather_output(one, dense(1), dense(1));
+  const GatherPool wide{1, 5 * kGatherDepth, 77, 2 * kGatherDepth};
+  CHECK(gather_output(one, wide, dense(1)) == wanted);
+  CHECK(gather_output(one, dense(1), wide) == wanted);
 }
 
 TEST_CASE("page numbers that are none are gathered as zeros") {
@@ -214,11 +207,11 @@ TEST_CASE("page numbers that are none are gathered as zeros") {
     for (const std::int32_t none :
          {std::numeric_limits<std::int32_t>::max(), -1, 12, 1 << 29, -(1 << 30), 357913942}) {
       CAPTURE(none);
-      std::vector<std::int32_t> table = kTable;
+      std::vector<std::int32_t> table = kGatherTable;
       table[4] = none;
-      const Pool apart{4, 6 * dense(4).page, dense(4).row, dense(4).head};
-      CHECK(output_of(with_page(operation, 4, true), apart, apart, table) ==
-            output_of(with_page(operation, 4, false), apart, apart, table));
+      const GatherPool apart{4, 6 * dense(4).page, dense(4).row, dense(4).head};
+      CHECK(gather_output(with_page(operation, 4, true), apart, apart, table) ==
+            gather_output(with_page(operation, 4, false), apart, apart, table));
     }
 }
 
@@ -230,24 +223,24 @@ TEST_CASE("rows that are gathered, at the ends of tiles") {
   };
   for (const int rows : {1, 6, 64}) {
     const std::string page = R"("gather4": {}, "operand": {"page_size": )" + std::to_string(rows) + "}";
-    check(config_of("decode", page));
-    check(config_of("prefill", page));
-    check(latent(", " + page));
+    check(gather4_config("decode", page));
+    check(gather4_config("prefill", page));
+    check(gathered_latent(", " + page));
   }
   for (const int rows : {2, 3}) check(with_page("decode", rows, true));
   constexpr const char* kOne = R"("operand": {"page_size": 1})";
-  check(config_of("decode",
-                  std::string(kOne) + R"(, "depth": 80, "dtype": "fp16", "mask": {"sliding_window": 50})"));
-  check(config_of("decode",
-                  std::string(kOne) + R"(, "depth": 192, "ov_depth": 128, "group": 8, "queries": 4)"));
-  check(config_of("prefill", std::string(kOne) + R"(, "depth": 256, "lse": false)"));
-  check(config_of("prefill",
-                  R"("operand": {"page_size": 3}, "dtype": "fp8_e4m3", "out_dtype": "bf16", "depth": 64)"));
+  check(gather4_config(
+      "decode", std::string(kOne) + R"(, "depth": 80, "dtype": "fp16", "mask": {"sliding_window": 50})"));
+  check(gather4_config("decode",
+                       std::string(kOne) + R"(, "depth": 192, "ov_depth": 128, "group": 8, "queries": 4)"));
+  check(gather4_config("prefill", std::string(kOne) + R"(, "depth": 256, "lse": false)"));
+  check(gather4_config(
+      "prefill", R"("operand": {"page_size": 3}, "dtype": "fp8_e4m3", "out_dtype": "bf16", "depth": 64)"));
   for (const int rows : {1, 2, 16}) {
     const std::string page = R"("gather4": {}, "operand": {"page_size": )" + std::to_string(rows) +
                              R"(, "quantization": {"granularity": "per_token"}})";
-    check(config_of("decode", page + R"(, "kv_dtype": "fp8_e4m3")"));
-    check(latent(", " + page + R"(, "kv_dtype": "int8")"));
+    check(gather4_config("decode", page + R"(, "kv_dtype": "fp8_e4m3")"));
+    check(gathered_latent(", " + page + R"(, "kv_dtype": "int8")"));
   }
 }
 
@@ -261,7 +254,7 @@ TEST_CASE("rotary columns beside gathered rows are gathered, too") {
       if (*bytes == 0 && text.find("tail") != std::string::npos) continue;
       for (const int rows : {1, 6}) {
         const Json config =
-            latent(text + bytes + R"(, "operand": {"page_size": )" + std::to_string(rows) + "}");
+            gathered_latent(text + bytes + R"(, "operand": {"page_size": )" + std::to_string(rows) + "}");
         CAPTURE(config.dump());
         const std::string source = generate(plan_of(config)).text;
         CHECK(count(source, "&k_rope_map, ") == 1);
@@ -279,8 +272,8 @@ TEST_CASE("a page table of pages of one row is the list of rows that a sequence 
     for (std::int64_t i = 0; i < lengths[static_cast<std::size_t>(b)]; ++i)
       table[static_cast<std::size_t>(b * kMost + i)] =
           static_cast<std::int32_t>((i * 97 + b * 31 + i * i) % kPool);  // in any order
-  std::vector<float> pool = values(kPool * kColumns, 5);
-  const std::vector<float> q = values(kBatch * kQ * kColumns, 6);
+  std::vector<float> pool = bf16_values(kPool * kColumns, 5);
+  const std::vector<float> q = bf16_values(kBatch * kQ * kColumns, 6);
   // Rows that no list names hold what must not count.
   for (std::int64_t row = 0; row < kPool; ++row)
     if (std::find(table.begin(), table.end(), static_cast<std::int32_t>(row)) == table.end())
@@ -298,7 +291,8 @@ TEST_CASE("a page table of pages of one row is the list of rows that a sequence 
   args.page_table = Tensor::dense(d_table.address(), DType::i32, {kBatch, kMost});
   args.seqlens_k = Tensor::dense(d_lengths.address(), DType::i32, {kBatch});
   args.max_seqlen_q = 1, args.max_seqlen_k = kMost;
-  const Plan plan = plan_of(latent(R"(, "operand": {"page_size": 1}, "mask": "none", "lse": false)"));
+  const Plan plan =
+      plan_of(gathered_latent(R"(, "operand": {"page_size": 1}, "mask": "none", "lse": false)"));
   const auto report = emulated().load(generate(plan))->launch(args);
   for (const auto& finding : report->findings) FAIL_CHECK(finding.kind, ": ", finding.message);
   std::vector<std::byte> bytes(d_o.size());

@@ -3,8 +3,12 @@
 
 #include <doctest/doctest.h>
 
+#include <string>
+#include <vector>
+
 #include "tests/serving/emulated.hpp"
 #include "workbench/verify/ladder.hpp"
+#include "workbench/verify/runner.hpp"
 
 namespace kiln::test {
 
@@ -23,6 +27,28 @@ inline void check_at_tile_ends(const Plan& plan, std::uint64_t seed,
   const LadderRun run = run_cases(emulated(), plan, source, boundary_cases(plan.resolved(), true), how, 2);
   for (const std::string& failure : run.check.failures) FAIL_CHECK(failure);
   for (const auto& finding : run.findings) FAIL_CHECK(finding.kind, ": ", finding.message);
+}
+
+/// Each config at the ends of tiles, under a seed of its own; `plan_of` plans what is said of one.
+template <class PlanOf>
+void check_up_the_ladder(const std::vector<std::string>& configs, const PlanOf& plan_of,
+                         int num_sms = EmulatorOptions{}.num_sms) {
+  std::uint64_t seed = 0;
+  for (const std::string& keys : configs) {
+    CAPTURE(keys);
+    const Plan plan = plan_of(keys);
+    check_at_tile_ends(plan, ++seed, num_sms);
+  }
+}
+
+/// The output of a launch against the reference, and no findings.
+inline void check_output_of(const Workload& work, const Config& resolved, const RunResult& result) {
+  const Semantics semantics = semantics_of(resolved, work);
+  const Reference reference =
+      reference_attention(work, semantics, choose_rows(work.shape, semantics.mask, 1e300, 0));
+  const CheckReport report = check_output(work, result.output, reference, tolerance_of(resolved));
+  for (const std::string& failure : report.failures) FAIL_CHECK(failure);
+  for (const auto& finding : result.findings) FAIL_CHECK(finding.kind, ": ", finding.message);
 }
 
 }  // namespace kiln::test

@@ -7,24 +7,28 @@
 
 #include "tests/serving/emulated.hpp"
 #include "tests/serving/ladder_check.hpp"
+#include "tests/serving/plans.hpp"
 #include "workbench/verify/ladder.hpp"
 #include "workbench/verify/runner.hpp"
 
 using namespace kiln;
 using kiln::test::emulated;
+using kiln::test::plan_with;
 
 namespace {
 
-Plan plan_of(const std::string& keys) {
-  nlohmann::ordered_json config = {{"target", "sm_90a"}, {"operation", "prefill"},
-                                   {"dtype", "bf16"},    {"depth", 64},
-                                   {"mask", "causal"},   {"operand", {{"kind", "ragged"}}}};
-  config.update(nlohmann::ordered_json::parse("{" + keys + "}"));
-  return make_plan(parse_config(config.dump(), "test"));
+Plan ragged_plan(const std::string& keys) {
+  return plan_with({{"target", "sm_90a"},
+                    {"operation", "prefill"},
+                    {"dtype", "bf16"},
+                    {"depth", 64},
+                    {"mask", "causal"},
+                    {"operand", {{"kind", "ragged"}}}},
+                   keys);
 }
 
-ProblemShape shape_of(const Plan& plan, std::vector<std::int64_t> lengths_q,
-                      std::vector<std::int64_t> lengths_k) {
+ProblemShape ragged_shape(const Plan& plan, std::vector<std::int64_t> lengths_q,
+                          std::vector<std::int64_t> lengths_k) {
   ProblemShape shape;
   shape.heads_q = 6, shape.heads_kv = 3;
   shape.depth = shape.ov_depth = plan.resolved().depth;
@@ -33,12 +37,13 @@ ProblemShape shape_of(const Plan& plan, std::vector<std::int64_t> lengths_q,
   return shape;
 }
 
-RunResult run(const Plan& plan, const Workload& work) {
+RunResult run_plan(const Plan& plan, const Workload& work) {
   return run_workload(emulated(), *emulated().load(generate(plan)), work);
 }
 
 double instructions(const Plan& plan, const std::vector<std::int64_t>& lengths) {
-  const RunResult result = run(plan, random_workload(shape_of(plan, lengths, lengths), plan.resolved(), 1));
+  const RunResult result =
+      run_plan(plan, random_workload(ragged_shape(plan, lengths, lengths), plan.resolved(), 1));
   for (const auto& [name, count] : result.counters)
     if (name == "instructions") return static_cast<double>(count);
   return 0;
@@ -54,15 +59,15 @@ TEST_CASE("ragged prefill: more sequences than lanes, of every length class, som
        R"("depth": 128, "kv_dtype": "int8", "operand": {"kind": "paged", "page_size": 64, "quantization": {"granularity": "per_head"}})",
        R"("dtype": "fp8_e4m3", "depth": 128)"}) {
     CAPTURE(keys);
-    const Plan plan = plan_of(keys);
+    const Plan plan = ragged_plan(keys);
     std::vector<std::int64_t> q, k;
     for (int i = 0; i < 75; ++i) {
       constexpr std::int64_t kRows[] = {1, 0, 5, 1, 70, 130, 0, 257}, kBefore[] = {0, 64, 0, 300, 9};
       q.push_back(kRows[i * 5 % 8]);
       k.push_back(i % 11 == 3 ? 0 : q.back() + kBefore[i % 5]);
     }
-    const Workload work = random_workload(shape_of(plan, q, k), plan.resolved(), 3);
-    const RunResult result = run(plan, work);
+    const Workload work = random_workload(ragged_shape(plan, q, k), plan.resolved(), 3);
+    const RunResult result = run_plan(plan, work);
     const Semantics semantics = semantics_of(plan.resolved(), work);
     const Reference reference =
         reference_attention(work, semantics, choose_rows(work.shape, semantics.mask, 1e300, 0));
@@ -74,7 +79,7 @@ TEST_CASE("ragged prefill: more sequences than lanes, of every length class, som
 }
 
 TEST_CASE("ragged prefill: a long sequence among short ones costs what the two cost apart") {
-  const Plan plan = plan_of(R"("depth": 128)");
+  const Plan plan = ragged_plan(R"("depth": 128)");
   const std::vector<std::int64_t> longer{1200}, shorter(60, 1);
   std::vector<std::int64_t> both = shorter;
   both.insert(both.begin() + 20, longer[0]);

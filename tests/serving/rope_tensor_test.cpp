@@ -13,38 +13,35 @@
 #include "runtime/launch/pack.hpp"
 #include "runtime/launch/problem.hpp"
 #include "tests/serving/ladder_check.hpp"
+#include "tests/serving/plans.hpp"
 #include "workbench/problem/pages.hpp"
 #include "workbench/problem/rounding.hpp"
 #include "workbench/problem/workload.hpp"
 
 using namespace kiln;
 using Json = nlohmann::ordered_json;
+using kiln::test::bf16_values;
 using kiln::test::check_at_tile_ends;
+using kiln::test::count;
 using kiln::test::emulated;
 using kiln::test::ints;
+using kiln::test::plan_of;
+using kiln::test::refusal;
 using kiln::test::upload;
 
 namespace {
 
 /// DeepSeek's cache as engines keep it: `ckv` of 512 columns and `k_pe` of 64; `more` is merged into it.
-Json latent(const std::string& more = "") {
+Json separate_latent(const std::string& more = "") {
   Json config = Json::parse(R"({"target": "sm_90a", "operation": "decode", "dtype": "bf16", "depth": 576,
       "ov_depth": 512, "v_from_k": true, "rope_depth": 64, "rope": {"layout": "separate"},
       "operand": {"kind": "paged", "page_size": 64}, "lse": true})");
   config.merge_patch(Json::parse("{" + more + "}"));
   return config;
 }
-Plan plan_of(const Json& config) {
-  return make_plan(parse_config(config.dump(), "test"));
-}
 /// The one violation, as "pointer: rule".
-std::string refusal(const std::string& more) {
-  try {
-    plan_of(latent(more));
-  } catch (const Error& error) {
-    return error.violations().empty() ? error.what() : violation_line(error.violations().front());
-  }
-  return "";
+std::string separate_refusal(const std::string& more) {
+  return refusal(separate_latent(more));
 }
 /// The kernel's text without the head comment, which names the config.
 std::string body_of(const Json& config) {
@@ -58,16 +55,11 @@ Json prefill(const std::string& more) {
   config.merge_patch(Json::parse("{" + more + "}"));
   return config;
 }
-int count(const std::string& text, const std::string& what) {
-  int n = 0;
-  for (std::size_t at = text.find(what); at != std::string::npos; at = text.find(what, at + 1)) ++n;
-  return n;
-}
 
 }  // namespace
 
 TEST_CASE("rotary columns in a tensor of their own: rows, maps, manifest") {
-  const Plan plan = plan_of(latent());
+  const Plan plan = plan_of(separate_latent());
   const Json report = Json::parse(plan.to_json());
   CHECK(report["resolved"]["rope"] == Json({{"layout", "separate"}, {"dtype", "bf16"}}));
   CHECK(report["resolved"]["cache_depth"] == 512);
@@ -104,7 +96,7 @@ TEST_CASE("rotary columns in a tensor of their own: rows, maps, manifest") {
 }
 
 TEST_CASE("only the copies of 16-bit rows differ from those of one tensor") {
-  Json apart = latent(R"("name": "x", "num_qk_stages": 1)"), one = apart;
+  Json apart = separate_latent(R"("name": "x", "num_qk_stages": 1)"), one = apart;
   one.erase("rope");
   const std::string a = body_of(apart), b = body_of(one);
   CHECK(count(a, "tma_load(smem_k") == 9);
@@ -122,7 +114,7 @@ TEST_CASE("only the copies of 16-bit rows differ from those of one tensor") {
 TEST_CASE("kernels over 8-bit rows are those of rows with a tail") {
   for (const char* granularity : {"per_tensor", "per_head", "per_token"}) {
     CAPTURE(granularity);
-    Json apart = latent(R"("name": "x", "kv_dtype": "fp8_e4m3")"), tail = apart;
+    Json apart = separate_latent(R"("name": "x", "kv_dtype": "fp8_e4m3")"), tail = apart;
     apart["operand"]["quantization"]["granularity"] = granularity;
     tail["operand"] = apart["operand"];
     tail["rope"] = {{"layout", "tail"}};
@@ -131,31 +123,33 @@ TEST_CASE("kernels over 8-bit rows are those of rows with a tail") {
 }
 
 TEST_CASE("what a tensor of rotary columns does not go with is refused at its key") {
-  CHECK(refusal("").empty());
-  CHECK(refusal(R"("kv_dtype": "fp8_e4m3")").empty());
-  CHECK(refusal(R"("cache_depth": 576)").empty());
-  CHECK(refusal(R"("rope": {"padded_depth": 1024})").find("/rope/padded_depth = 1024: V28") == 0);
-  CHECK(refusal(R"("rope": {"dtype": "fp16"})").find("/rope/dtype = \"fp16\": not-yet") == 0);
-  CHECK(refusal(R"("dtype": "fp8_e4m3")").find("/dtype = \"fp8_e4m3\": not-yet") == 0);
-  CHECK(refusal(R"("v_from_k": false)").find("/v_from_k = false: not-yet") == 0);
-  CHECK(refusal(R"("cache_depth": 496)").find("must hold") != std::string::npos);
-  CHECK(refusal(R"("cache_depth": 576, "head_dim_offset": 16)").find("/head_dim_offset = 16: not-yet") == 0);
-  CHECK(refusal(R"("rope_depth": null)").find("/rope = ") == 0);
+  CHECK(separate_refusal("").empty());
+  CHECK(separate_refusal(R"("kv_dtype": "fp8_e4m3")").empty());
+  CHECK(separate_refusal(R"("cache_depth": 576)").empty());
+  CHECK(separate_refusal(R"("rope": {"padded_depth": 1024})").find("/rope/padded_depth = 1024: V28") == 0);
+  CHECK(separate_refusal(R"("rope": {"dtype": "fp16"})").find("/rope/dtype = \"fp16\": not-yet") == 0);
+  CHECK(separate_refusal(R"("dtype": "fp8_e4m3")").find("/dtype = \"fp8_e4m3\": not-yet") == 0);
+  CHECK(separate_refusal(R"("v_from_k": false)").find("/v_from_k = false: not-yet") == 0);
+  CHECK(separate_refusal(R"("cache_depth": 496)").find("must hold") != std::string::npos);
+  CHECK(separate_refusal(R"("cache_depth": 576, "head_dim_offset": 16)")
+            .find("/head_dim_offset = 16: not-yet") == 0);
+  CHECK(separate_refusal(R"("rope_depth": null)").find("/rope = ") == 0);
   // Panels of 16-bit columns are whole; 8-bit ones, with fragments of their own, need 16.
-  CHECK(refusal(R"("depth": 560, "rope_depth": 80, "ov_depth": 480)").find("/rope_depth = 80: not-yet") == 0);
-  CHECK(refusal(R"("depth": 560, "rope_depth": 80, "ov_depth": 480, "kv_dtype": "int8")").empty());
-  CHECK(refusal(R"("ov_depth": 528)").find("/ov_depth = 528: not-yet") == 0);
+  CHECK(separate_refusal(R"("depth": 560, "rope_depth": 80, "ov_depth": 480)")
+            .find("/rope_depth = 80: not-yet") == 0);
+  CHECK(separate_refusal(R"("depth": 560, "rope_depth": 80, "ov_depth": 480, "kv_dtype": "int8")").empty());
+  CHECK(separate_refusal(R"("ov_depth": 528)").find("/ov_depth = 528: not-yet") == 0);
   // Prefill of such rows takes the tensor where decode does.
-  CHECK(refusal(R"("operation": "prefill")").empty());
-  CHECK(refusal(R"("operation": "prefill", "v_from_k": null)").find("/rope = ") == 0);
-  const std::string line = refusal(R"("target": "sm_80")");
+  CHECK(separate_refusal(R"("operation": "prefill")").empty());
+  CHECK(separate_refusal(R"("operation": "prefill", "v_from_k": null)").find("/rope = ") == 0);
+  const std::string line = separate_refusal(R"("target": "sm_80")");
   CHECK(line.find("/rope = {\"layout\":\"separate\"}: not-yet: schedule ") == 0);
   CHECK(line.find("does not take rope yet") != std::string::npos);
-  CHECK(refusal(R"("target": "gfx942")").empty());
+  CHECK(separate_refusal(R"("target": "gfx942")").empty());
 }
 
 TEST_CASE("a launch wants both tensors, of the same pages and rows") {
-  const Manifest m = generate(plan_of(latent())).manifest;
+  const Manifest m = generate(plan_of(separate_latent())).manifest;
   const auto args_of = [](std::vector<std::int64_t> rope, DType type = DType::bf16) {
     AttentionArgs args;
     args.q = Tensor::dense(256, DType::bf16, {2, 16, 576});
@@ -196,7 +190,7 @@ TEST_CASE("a launch wants both tensors, of the same pages and rows") {
   args = args_of({5, 64, 1, 64});
   args.k = Tensor::dense(256, DType::bf16, {5, 64, 1, 576});
   says(args, "k has depth 576, the kernel takes 512");
-  Json one = latent();
+  Json one = separate_latent();
   one.erase("rope");
   CHECK_THROWS_WITH_AS(make_problem(generate(plan_of(one)).manifest, args),
                        doctest::Contains("k_rope was given, but the kernel takes none"), Error);
@@ -206,7 +200,7 @@ TEST_CASE("two tensors of 16-bit columns in pages of any size, at the ends of ti
   std::uint64_t seed = 60;
   for (const int page : {1, 16, 24, 64, 256}) {
     CAPTURE(page);
-    Json config = latent(R"("mask": "causal")");
+    Json config = separate_latent(R"("mask": "causal")");
     config["operand"]["page_size"] = page;
     check_at_tile_ends(plan_of(config), ++seed);
   }
@@ -225,12 +219,12 @@ TEST_CASE("two tensors in every operand kind, with masks, modifiers and widths")
        // Rows upright, and V of less than the columns before the rotary ones.
        R"("depth": 192, "ov_depth": 112, "BM": 64, "mask": "custom", "operand": {"kind": "ragged", "page_size": null})"}) {
     CAPTURE(more);
-    check_at_tile_ends(plan_of(latent(more)), ++seed);
+    check_at_tile_ends(plan_of(separate_latent(more)), ++seed);
   }
 }
 
 TEST_CASE("decode of sm_100a: two tensors of 16-bit columns are one tile") {
-  Json apart = latent(R"("name": "x", "target": "sm_100a", "group": 16)"), one = apart;
+  Json apart = separate_latent(R"("name": "x", "target": "sm_100a", "group": 16)"), one = apart;
   one.erase("rope");
   const std::string a = body_of(apart), b = body_of(one);
   CHECK(count(a, "tma_load(smem_k") == 9);
@@ -244,7 +238,7 @@ TEST_CASE("decode of sm_100a: two tensors of 16-bit columns are one tile") {
        R"("group": 16, "queries": 2, "operand": {"kind": "continuous", "page_size": null}, "split_kv": 3)",
        R"("depth": 224, "ov_depth": 64, "rope_depth": 96, "operand": {"kind": "contiguous", "page_size": null})"}) {
     CAPTURE(more);
-    check_at_tile_ends(plan_of(latent(R"("target": "sm_100a", )" + more)), ++seed);
+    check_at_tile_ends(plan_of(separate_latent(R"("target": "sm_100a", )" + more)), ++seed);
   }
 }
 
@@ -322,21 +316,17 @@ TEST_CASE("8-bit columns beside 16-bit rotary ones, with every scale") {
        R"("kv_dtype": "int8", "operand": {"kind": "continuous", "page_size": null, "quantization": {"granularity": "per_token", "layout": "head_major"}})",
        R"("kv_dtype": "fp8_e4m3", "operand": {"kind": "contiguous", "page_size": null, "quantization": {"granularity": "per_token"}}, "depth": 160, "ov_depth": 80, "rope_depth": 48, "BM": 32)"}) {
     CAPTURE(more);
-    check_at_tile_ends(plan_of(latent(more)), ++seed);
+    check_at_tile_ends(plan_of(separate_latent(more)), ++seed);
   }
 }
 
 TEST_CASE("each tensor has strides of its own: views of one cache give the bits of one tensor") {
   constexpr std::int64_t kDepth = 192, kRope = 64, kV = 128, kHeads = 2, kPages = 5, kPage = 16;
-  Json apart = latent(R"("depth": 192, "ov_depth": 128, "mask": "causal", "operand": {"page_size": 16})"),
+  Json apart = separate_latent(
+           R"("depth": 192, "ov_depth": 128, "mask": "causal", "operand": {"page_size": 16})"),
        one = apart;
   one.erase("rope");
-  const auto values = [](std::int64_t count, std::uint64_t stream) {
-    std::vector<float> x = random_normal(static_cast<std::size_t>(count), 9, stream);
-    round_to(DType::bf16, x);
-    return x;
-  };
-  std::vector<float> cache = values(kPages * kPage * kHeads * kDepth, 0);
+  std::vector<float> cache = bf16_values(kPages * kPage * kHeads * kDepth, 0);
   // Rotary columns once more, heads before rows, with room between pages.
   constexpr std::int64_t kRopePage = kHeads * kPage * kRope + 24;
   std::vector<float> rope(kPages * kRopePage, std::numeric_limits<float>::quiet_NaN());
@@ -347,7 +337,7 @@ TEST_CASE("each tensor has strides of its own: views of one cache give the bits 
           rope[static_cast<std::size_t>(page * kRopePage + (head * kPage + row) * kRope + d)] =
               cache[static_cast<std::size_t>(((page * kPage + row) * kHeads + head) * kDepth + kDepth -
                                              kRope + d)];
-  const DeviceBuffer d_q = upload(encode(DType::bf16, values(3 * 8 * kDepth, 1))),
+  const DeviceBuffer d_q = upload(encode(DType::bf16, bf16_values(3 * 8 * kDepth, 1))),
                      d_cache = upload(encode(DType::bf16, cache)), d_rope = upload(encode(DType::bf16, rope)),
                      d_offsets = ints({0, 1, 3}), d_table = ints({4, 1, 0, 3, 2, 0}),
                      d_lengths = ints({17, 40});
@@ -392,7 +382,8 @@ TEST_CASE("new rows go to both pools, and nothing else changes") {
   const std::vector<std::int32_t> table{2, 0, 3};
   for (const std::string more : {R"("kv_dtype": null)", R"("kv_dtype": "fp8_e4m3", "cache_depth": 144)"}) {
     CAPTURE(more);
-    const Json json = latent(R"("depth": 192, "ov_depth": 128, "operand": {"page_size": 8}, )" + more);
+    const Json json =
+        separate_latent(R"("depth": 192, "ov_depth": 128, "operand": {"page_size": 8}, )" + more);
     const Config resolved = plan_of(json).resolved();
     const DType stored = *resolved.kv_dtype;
     const std::int64_t row_depth = *resolved.cache_depth;

@@ -11,6 +11,7 @@
 #include "runtime/launch/pack.hpp"
 #include "runtime/launch/problem.hpp"
 #include "tests/serving/ladder_check.hpp"
+#include "tests/serving/plans.hpp"
 #include "workbench/problem/rounding.hpp"
 #include "workbench/verify/runner.hpp"
 
@@ -19,12 +20,14 @@ using Json = nlohmann::ordered_json;
 using kiln::test::check_at_tile_ends;
 using kiln::test::emulated;
 using kiln::test::ints;
+using kiln::test::plan_of;
+using kiln::test::refusal;
 using kiln::test::upload;
 
 namespace {
 
 /// DeepSeek's rows: 512 bytes and 64 columns of 16 bits; `more` is merged into it.
-Json latent(const std::string& more = "") {
+Json tail_latent(const std::string& more = "") {
   Json config =
       Json::parse(R"({"target": "sm_90a", "operation": "decode", "dtype": "bf16", "kv_dtype": "fp8_e4m3",
       "depth": 576, "ov_depth": 512, "v_from_k": true, "rope_depth": 64, "rope": {"layout": "tail"},
@@ -32,23 +35,15 @@ Json latent(const std::string& more = "") {
   config.merge_patch(Json::parse("{" + more + "}"));
   return config;
 }
-Plan plan_of(const Json& config) {
-  return make_plan(parse_config(config.dump(), "test"));
-}
 /// The one violation, as "pointer: rule".
-std::string refusal(const std::string& more) {
-  try {
-    plan_of(latent(more));
-  } catch (const Error& error) {
-    return error.violations().empty() ? error.what() : violation_line(error.violations().front());
-  }
-  return "";
+std::string tail_refusal(const std::string& more) {
+  return refusal(tail_latent(more));
 }
 
 }  // namespace
 
 TEST_CASE("rows with a tail: their length, their two maps, the documented rope map") {
-  const Plan plan = plan_of(latent());
+  const Plan plan = plan_of(tail_latent());
   const Json report = Json::parse(plan.to_json());
   CHECK(report["resolved"]["rope"] == Json({{"layout", "tail"}, {"padded_depth", 512}, {"dtype", "bf16"}}));
   CHECK(report["resolved"]["cache_depth"] == 640);
@@ -72,7 +67,7 @@ TEST_CASE("rows with a tail: their length, their two maps, the documented rope m
 
   // Another row: 16 bytes of something between, 32 behind. Q's type is the tail's.
   const Manifest padded =
-      generate(plan_of(latent(R"("rope": {"padded_depth": 528}, "cache_depth": 688, "dtype": "fp16")")))
+      generate(plan_of(tail_latent(R"("rope": {"padded_depth": 528}, "cache_depth": 688, "dtype": "fp16")")))
           .manifest;
   CHECK(padded.k_row() == 688);
   CHECK(padded.rope->padded_depth == 528);
@@ -80,7 +75,7 @@ TEST_CASE("rows with a tail: their length, their two maps, the documented rope m
 }
 
 TEST_CASE("a manifest whose tail does not lie behind the other columns is malformed") {
-  const std::string text = to_json(generate(plan_of(latent())).manifest);
+  const std::string text = to_json(generate(plan_of(tail_latent())).manifest);
   for (const auto& [from, to] : {std::pair{R"("padded_depth": 512)", R"("padded_depth": 496)"},
                                  {R"("padded_depth": 512)", R"("padded_depth": 528)"},
                                  {R"("depth": 64)", R"("depth": 0)"},
@@ -91,35 +86,36 @@ TEST_CASE("a manifest whose tail does not lie behind the other columns is malfor
     bad.replace(at, std::string(from).size(), to);
     CHECK_THROWS_AS(manifest_from_json(bad), Error);
   }
-  Manifest without = generate(plan_of(latent())).manifest;
+  Manifest without = generate(plan_of(tail_latent())).manifest;
   without.rope.reset();
   CHECK_THROWS_AS(check_roles(without), Error);
 }
 
 TEST_CASE("what a tail does not go with is refused at its key") {
-  CHECK(refusal("").empty());
-  CHECK(refusal(R"("rope": {"dtype": "fp16"})").find("/rope/dtype = \"fp16\": not-yet") == 0);
-  CHECK(refusal(R"("rope": {"padded_depth": 500})").find("/rope/padded_depth = 500: V28") == 0);
-  CHECK(refusal(R"("rope": {"padded_depth": 520})").find("multiple of 16 bytes") != std::string::npos);
-  CHECK(refusal(R"("cache_depth": 624)").find("must hold") != std::string::npos);
-  CHECK(refusal(R"("rope_depth": null)").find("/rope = ") == 0);
-  CHECK(refusal(R"("kv_dtype": "bf16", "operand": {"quantization": null})")
+  CHECK(tail_refusal("").empty());
+  CHECK(tail_refusal(R"("rope": {"dtype": "fp16"})").find("/rope/dtype = \"fp16\": not-yet") == 0);
+  CHECK(tail_refusal(R"("rope": {"padded_depth": 500})").find("/rope/padded_depth = 500: V28") == 0);
+  CHECK(tail_refusal(R"("rope": {"padded_depth": 520})").find("multiple of 16 bytes") != std::string::npos);
+  CHECK(tail_refusal(R"("cache_depth": 624)").find("must hold") != std::string::npos);
+  CHECK(tail_refusal(R"("rope_depth": null)").find("/rope = ") == 0);
+  CHECK(tail_refusal(R"("kv_dtype": "bf16", "operand": {"quantization": null})")
             .find("/kv_dtype = \"bf16\": not-yet") == 0);
-  CHECK(refusal(R"("dtype": "fp8_e4m3")").find("not-yet") != std::string::npos);
-  CHECK(refusal(R"("v_from_k": false)").find("/v_from_k = false: not-yet") == 0);
-  CHECK(refusal(R"("ov_depth": 528)").find("/ov_depth = 528: not-yet") == 0);
-  CHECK(refusal(R"("rope_depth": 72)").find("/rope_depth = 72: not-yet") == 0);
-  CHECK(refusal(R"("cache_depth": 704, "head_dim_offset": 16)").find("/head_dim_offset = 16: not-yet") == 0);
-  CHECK(refusal(R"("operand": {"quantization": {"granularity": 128}})").find("not-yet") != std::string::npos);
-  CHECK(
-      refusal(R"("target": "sm_80", "kv_dtype": null, "operand": {"quantization": null})").find("/rope = ") ==
-      0);
-  CHECK(refusal(R"("operation": "prefill")").find("not-yet") != std::string::npos);
+  CHECK(tail_refusal(R"("dtype": "fp8_e4m3")").find("not-yet") != std::string::npos);
+  CHECK(tail_refusal(R"("v_from_k": false)").find("/v_from_k = false: not-yet") == 0);
+  CHECK(tail_refusal(R"("ov_depth": 528)").find("/ov_depth = 528: not-yet") == 0);
+  CHECK(tail_refusal(R"("rope_depth": 72)").find("/rope_depth = 72: not-yet") == 0);
+  CHECK(tail_refusal(R"("cache_depth": 704, "head_dim_offset": 16)").find("/head_dim_offset = 16: not-yet") ==
+        0);
+  CHECK(tail_refusal(R"("operand": {"quantization": {"granularity": 128}})").find("not-yet") !=
+        std::string::npos);
+  CHECK(tail_refusal(R"("target": "sm_80", "kv_dtype": null, "operand": {"quantization": null})")
+            .find("/rope = ") == 0);
+  CHECK(tail_refusal(R"("operation": "prefill")").find("not-yet") != std::string::npos);
 }
 
 TEST_CASE("a launch wants the whole rows, and scales of the bytes only") {
   const Manifest m =
-      generate(plan_of(latent(R"("operand": {"quantization": {"granularity": "per_token"}})"))).manifest;
+      generate(plan_of(tail_latent(R"("operand": {"quantization": {"granularity": "per_token"}})"))).manifest;
   const auto problem = [&](std::int64_t row, std::int64_t scales) {
     AttentionArgs args;
     args.q = Tensor::dense(256, DType::bf16, {2, 16, 576});
@@ -142,7 +138,7 @@ TEST_CASE("latent rows with a tail in pages of any size, at the ends of tiles") 
   std::uint64_t seed = 30;
   for (const int page : {1, 16, 64, 256}) {
     CAPTURE(page);
-    Json config = latent(R"("mask": "causal")");
+    Json config = tail_latent(R"("mask": "causal")");
     config["operand"]["page_size"] = page;
     check_at_tile_ends(plan_of(config), ++seed);
   }
@@ -162,7 +158,7 @@ TEST_CASE("tails with every scale, type, operand and with what stands between sc
        // Panels that no row fills: 80 bytes of 128, 48 columns of 64.
        R"("depth": 128, "ov_depth": 80, "rope_depth": 48, "operand": {"page_size": 2}, "mask": "custom", "BM": 32)"}) {
     CAPTURE(more);
-    check_at_tile_ends(plan_of(latent(more)), ++seed);
+    check_at_tile_ends(plan_of(tail_latent(more)), ++seed);
   }
 }
 
@@ -182,7 +178,7 @@ TEST_CASE(
        R"("group": 16, "operand": {"kind": "contiguous", "page_size": null}, "depth": 544, "ov_depth": 448, "rope_depth": 96, "out_dtype": "f32")",
        R"("group": 8, "operand": {"page_size": 100}, "depth": 112, "ov_depth": 48, "rope_depth": 48, "num_kv_stages": 2, "mask": "custom")"}) {
     CAPTURE(more);
-    check_at_tile_ends(plan_of(latent(head + more)), ++seed);
+    check_at_tile_ends(plan_of(tail_latent(head + more)), ++seed);
   }
 }
 
@@ -198,14 +194,14 @@ TEST_CASE("latent rows of bytes on sm_100a that have no columns apart") {
        R"("group": 20, "depth": 400, "ov_depth": 336, "operand": {"page_size": 64}, "score_mod": "alibi")",
        R"("BM": 64, "depth": 176, "ov_depth": 176, "operand": {"kind": "contiguous", "page_size": null}, "split_kv": 3)"}) {
     CAPTURE(more);
-    check_at_tile_ends(plan_of(latent(head + more)), ++seed);
+    check_at_tile_ends(plan_of(tail_latent(head + more)), ++seed);
   }
 }
 
 TEST_CASE("scales of zero and below concern the bytes, not the tail") {
   for (const std::string modifier :
        {R"("score_mod": "none")", R"("score_mod": {"softcap": 30})", R"("target": "sm_100a")"}) {
-    const Plan plan = plan_of(latent(
+    const Plan plan = plan_of(tail_latent(
         R"("depth": 192, "ov_depth": 128, "operand": {"kind": "ragged", "page_size": null, "quantization": {"granularity": "per_head"}}, )" +
         modifier));
     ProblemShape shape;
@@ -229,7 +225,7 @@ void check_row_by_hand(const std::string& target, float large) {
   CAPTURE(target);
   // One key, so that O is its V and the log-sum-exp its score. Rotary columns are of a size `large`.
   const Plan plan =
-      plan_of(latent(R"("depth": 192, "ov_depth": 128, "scale": 0.125, "target": ")" + target + "\""));
+      plan_of(tail_latent(R"("depth": 192, "ov_depth": 128, "scale": 0.125, "target": ")" + target + "\""));
   std::vector<std::byte> cache(64 * 256, std::byte{0xff});
   std::vector<float> q(192, 0.0F);
   double score = 0;
@@ -293,7 +289,7 @@ TEST_CASE("new rows of a latent cache are stored as the host stores them, and no
        R"("operand": {"page_size": 8, "quantization": null}, "kv_dtype": null, "rope_depth": null, "rope": null)"}) {
     CAPTURE(more);
     Json keys = Json::parse("{\"depth\": 192, \"ov_depth\": 128, " + more + "}");
-    Json json = latent();
+    Json json = tail_latent();
     json.merge_patch(keys);
     const Config resolved = plan_of(json).resolved();
     const std::int64_t depth = resolved.depth, row_depth = *resolved.cache_depth;

@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include "tests/serving/ladder_check.hpp"
+#include "tests/serving/plans.hpp"
 
 using namespace kiln;
 using namespace kiln::test;
@@ -12,12 +13,12 @@ using nlohmann::json;
 
 namespace {
 
-Plan plan_of(const char* keys) {
+Plan divided_plan(const char* keys) {
   json config = {{"name", "sums"},  {"target", "sm_90a"}, {"operation", "decode"},
                  {"dtype", "bf16"}, {"depth", 128},       {"mask", "causal"},
                  {"lse", true}};
   config.update(json::parse(keys));
-  return make_plan(parse_config(config.dump(), "test"));
+  return plan_of(config);
 }
 
 LadderRun run_divided(const Plan& plan, const KernelSource& source, EmulatorOptions::Policy policy,
@@ -61,7 +62,7 @@ using Policy = EmulatorOptions::Policy;
 TEST_CASE("blocks that have nothing else to do share the sum of an item's parts") {
   for (const char* keys : kConfigs) {
     INFO(std::string(keys));
-    const Plan plan = plan_of(keys);
+    const Plan plan = divided_plan(keys);
     const KernelSource source = generate(plan);
     for (const Policy policy : {Policy::eager, Policy::lazy, Policy::random})
       check_run(run_divided(plan, source, policy));
@@ -75,7 +76,7 @@ TEST_CASE("blocks that have nothing else to do share the sum of an item's parts"
 TEST_CASE("where a block does not wait for the others one adds up alone") {
   for (const char* keys : kConfigs) {
     INFO(std::string(keys));
-    const Plan plan = plan_of(keys);
+    const Plan plan = divided_plan(keys);
     const KernelSource source = generate(plan), hasty = with(source, "look < 96", "look < 0");
     for (const Policy policy : {Policy::lazy, Policy::random}) check_run(run_divided(plan, hasty, policy));
   }
@@ -84,7 +85,7 @@ TEST_CASE("where a block does not wait for the others one adds up alone") {
 TEST_CASE("hidden values are repaired by the blocks that add up their rows") {
   for (const char* keys : {R"({"BM": 16})", R"({"BM": 64})", R"({"BM": 8})"}) {
     INFO(std::string(keys));
-    const Plan plan = plan_of(keys);
+    const Plan plan = divided_plan(keys);
     const KernelSource source = generate(plan);
     for (const char* looks : {"look < 96", "look < 0"})
       check_run(run_divided(plan, with(source, "look < 96", looks), Policy::random, true));

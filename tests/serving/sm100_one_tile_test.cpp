@@ -7,37 +7,32 @@
 #include "generator/schedules/schedule.hpp"
 #include "tests/serving/emulated.hpp"
 #include "tests/serving/ladder_check.hpp"
+#include "tests/serving/plans.hpp"
 
 using namespace kiln;
 using kiln::test::check_at_tile_ends;
+using kiln::test::check_up_the_ladder;
 using kiln::test::compiler;
+using kiln::test::count;
 using kiln::test::emulated;
+using kiln::test::plan_with;
 
 namespace {
 
-Plan plan_of(const std::string& keys) {
-  nlohmann::ordered_json config = {
-      {"target", "sm_100a"}, {"operation", "prefill"}, {"dtype", "bf16"}, {"depth", 256}, {"lse", true}};
-  config.update(nlohmann::ordered_json::parse("{" + keys + "}"));
-  return make_plan(parse_config(config.dump(), "test"));
+Plan one_tile_plan(const std::string& keys) {
+  return plan_with(
+      {{"target", "sm_100a"}, {"operation", "prefill"}, {"dtype", "bf16"}, {"depth", 256}, {"lse", true}},
+      keys);
 }
 
-void check_up_the_ladder(const std::vector<std::string>& configs) {
-  std::uint64_t seed = 0;
-  for (const std::string& keys : configs) {
-    CAPTURE(keys);
-    const Plan plan = plan_of(keys);
+void check_one_tile(const std::vector<std::string>& configs) {
+  check_up_the_ladder(configs, [](const std::string& keys) {
+    Plan plan = one_tile_plan(keys);
     CHECK(plan.resolved().BM == 128);
     CHECK(plan.resolved().single_o == true);
     for (const auto& proof : plan.schedule().layout_proofs()) CHECK_MESSAGE(proof.holds, proof.what);
-    check_at_tile_ends(plan, ++seed);
-  }
-}
-
-int count(const std::string& text, const std::string& word) {
-  int n = 0;
-  for (std::size_t at = text.find(word); at != std::string::npos; at = text.find(word, at + word.size())) ++n;
-  return n;
+    return plan;
+  });
 }
 
 }  // namespace
@@ -58,7 +53,7 @@ TEST_CASE("sm100_prefill, one tile of queries: static counts") {
   };
   for (const Counts& c : table) {
     CAPTURE(c.keys);
-    const Plan plan = plan_of(c.keys);
+    const Plan plan = one_tile_plan(c.keys);
     CHECK(plan.resolved().BN == c.BN);
     CHECK(plan.resolved().num_kv_stages == c.stages);
     CHECK(plan.resolved().shared_ring == c.shared);
@@ -85,7 +80,7 @@ TEST_CASE("sm100_prefill, one tile of queries: static counts") {
 }
 
 TEST_CASE("sm100_prefill, one tile of queries: rows of over 192 columns") {
-  check_up_the_ladder({
+  check_one_tile({
       R"("mask": "none")",
       R"("mask": "causal", "sink": true)",
       R"("depth": 208, "mask": {"sliding_window": 70}, "operand": {"kind": "ragged"}, "score_mod": {"softcap": 20})",
@@ -102,7 +97,7 @@ TEST_CASE("sm100_prefill, one tile of queries: rows of over 192 columns") {
 }
 
 TEST_CASE("sm100_prefill, one tile of queries: FP8") {
-  check_up_the_ladder({
+  check_one_tile({
       R"("dtype": "fp8_e4m3", "mask": "causal")",
       R"("dtype": "fp8_e4m3", "depth": 224, "mask": {"sliding_window": 100}, "operand": {"kind": "ragged", "quantization": {"granularity": "per_head"}})",
       R"("dtype": "fp8_e4m3", "out_dtype": "fp16", "operand": {"kind": "paged", "page_size": 16, "quantization": {"granularity": "per_sequence"}}, "score_mod": {"softcap": 20})",
@@ -110,7 +105,7 @@ TEST_CASE("sm100_prefill, one tile of queries: FP8") {
 }
 
 TEST_CASE("sm100_prefill: one tile of queries by request") {
-  check_up_the_ladder({
+  check_one_tile({
       R"("depth": 128, "BM": 128, "mask": "causal")",
       R"("depth": 64, "single_o": true, "mask": "causal", "operand": {"kind": "paged", "page_size": 32})",
       R"("depth": 32, "BM": 128, "operand": {"kind": "ragged"})",
@@ -124,7 +119,8 @@ TEST_CASE("sm100_prefill, one tile of queries: items without keys, before, betwe
                                       {127, 0}, {64, 0},    {3, 40}, {300, 1}};
   for (const char* operand : {R"("kind": "ragged")", R"("kind": "paged", "page_size": 32)"}) {
     CAPTURE(operand);
-    const Plan plan = plan_of(std::string(R"("depth": 224, "mask": "causal", "operand": {)") + operand + "}");
+    const Plan plan =
+        one_tile_plan(std::string(R"("depth": 224, "mask": "causal", "operand": {)") + operand + "}");
     const KernelSource source = generate(plan);
     EmulatorOptions how;
     for (std::uint64_t seed = 0; seed < 3; ++seed) {
@@ -154,11 +150,11 @@ TEST_CASE("sm100_prefill: tiles of queries and O that do not go together are ref
   };
   for (const auto& [keys, part] : refused) {
     CAPTURE(keys);
-    CHECK_THROWS_WITH(plan_of(keys), doctest::Contains(part));
+    CHECK_THROWS_WITH(one_tile_plan(keys), doctest::Contains(part));
   }
   // A resolved config plans to itself.
   for (const char* keys : {R"("mask": "causal")", R"("bn_cap": 96)", R"("depth": 128, "BM": 128)"}) {
-    const Plan plan = plan_of(keys);
+    const Plan plan = one_tile_plan(keys);
     CHECK(generate(make_plan(plan.resolved())).text == generate(plan).text);
   }
 }

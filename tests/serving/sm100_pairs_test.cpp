@@ -7,25 +7,24 @@
 #include "generator/schedules/schedule.hpp"
 #include "tests/serving/emulated.hpp"
 #include "tests/serving/ladder_check.hpp"
+#include "tests/serving/plans.hpp"
 
 using namespace kiln;
 using kiln::test::check_at_tile_ends;
 using kiln::test::compiler;
+using kiln::test::count;
+using kiln::test::plan_with;
 
 namespace {
 
-Plan plan_of(const std::string& keys) {
-  nlohmann::ordered_json config = {{"target", "sm_100a"}, {"operation", "prefill"},
-                                   {"dtype", "bf16"},     {"depth", 256},
-                                   {"lse", true},         {"pair_cta", true}};
-  config.update(nlohmann::ordered_json::parse("{" + keys + "}"));
-  return make_plan(parse_config(config.dump(), "test"));
-}
-
-int count(const std::string& text, const std::string& word) {
-  int n = 0;
-  for (std::size_t at = text.find(word); at != std::string::npos; at = text.find(word, at + word.size())) ++n;
-  return n;
+Plan pair_plan(const std::string& keys) {
+  return plan_with({{"target", "sm_100a"},
+                    {"operation", "prefill"},
+                    {"dtype", "bf16"},
+                    {"depth", 256},
+                    {"lse", true},
+                    {"pair_cta", true}},
+                   keys);
 }
 
 }  // namespace
@@ -42,7 +41,7 @@ TEST_CASE("sm100_prefill, pairs of blocks: static counts") {
   };
   for (const Counts& c : table) {
     CAPTURE(c.keys);
-    const Plan plan = plan_of(c.keys);
+    const Plan plan = pair_plan(c.keys);
     CHECK(plan.resolved().BM == 256);
     CHECK(plan.resolved().BN == c.BN);
     CHECK(plan.resolved().num_kv_stages == c.stages);
@@ -79,7 +78,7 @@ TEST_CASE("sm100_prefill, pairs of blocks: masks and modifiers where tiles end")
            R"("target": "sm_103a", "mask": "causal")",
        }) {
     CAPTURE(keys);
-    check_at_tile_ends(plan_of(keys), ++seed);
+    check_at_tile_ends(pair_plan(keys), ++seed);
   }
 }
 
@@ -87,7 +86,7 @@ TEST_CASE("sm100_prefill, pairs of blocks: masks and modifiers where tiles end")
 TEST_CASE("sm100_prefill, pairs of blocks: on multiprocessors that make no pairs, and one pair") {
   for (const int num_sms : {1, 3}) {
     CAPTURE(num_sms);
-    check_at_tile_ends(plan_of(R"("depth": 128, "mask": "causal")"), 7, num_sms);
+    check_at_tile_ends(pair_plan(R"("depth": 128, "mask": "causal")"), 7, num_sms);
   }
 }
 
@@ -103,8 +102,8 @@ TEST_CASE("sm100_prefill, pairs of blocks: what they do not take is refused") {
   };
   for (const auto& [keys, part] : refused) {
     CAPTURE(keys);
-    CHECK_THROWS_WITH(plan_of(keys), doctest::Contains(part));
+    CHECK_THROWS_WITH(pair_plan(keys), doctest::Contains(part));
   }
-  const Plan plan = plan_of(R"("mask": "causal")");
+  const Plan plan = pair_plan(R"("mask": "causal")");
   CHECK(generate(make_plan(plan.resolved())).text == generate(plan).text);
 }

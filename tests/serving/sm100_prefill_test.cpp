@@ -8,36 +8,31 @@
 #include "generator/schedules/schedule.hpp"
 #include "tests/serving/emulated.hpp"
 #include "tests/serving/ladder_check.hpp"
+#include "tests/serving/plans.hpp"
 #include "workbench/verify/runner.hpp"
 
 using namespace kiln;
 using kiln::test::check_at_tile_ends;
+using kiln::test::check_up_the_ladder;
 using kiln::test::compiler;
+using kiln::test::count;
 using kiln::test::emulated;
+using kiln::test::plan_with;
 
 namespace {
 
-Plan plan_of(const std::string& keys) {
-  nlohmann::ordered_json config = {
-      {"target", "sm_100a"}, {"operation", "prefill"}, {"dtype", "bf16"}, {"depth", 64}, {"lse", true}};
-  config.update(nlohmann::ordered_json::parse("{" + keys + "}"));
-  return make_plan(parse_config(config.dump(), "test"));
+Plan sm100_prefill_plan(const std::string& keys) {
+  return plan_with(
+      {{"target", "sm_100a"}, {"operation", "prefill"}, {"dtype", "bf16"}, {"depth", 64}, {"lse", true}},
+      keys);
 }
 
-void check_up_the_ladder(const std::vector<std::string>& configs) {
-  std::uint64_t seed = 0;
-  for (const std::string& keys : configs) {
-    CAPTURE(keys);
-    const Plan plan = plan_of(keys);
+void check_prefill(const std::vector<std::string>& configs) {
+  check_up_the_ladder(configs, [](const std::string& keys) {
+    Plan plan = sm100_prefill_plan(keys);
     for (const auto& proof : plan.schedule().layout_proofs()) CHECK_MESSAGE(proof.holds, proof.what);
-    check_at_tile_ends(plan, ++seed);
-  }
-}
-
-int count(const std::string& text, const std::string& word) {
-  int n = 0;
-  for (std::size_t at = text.find(word); at != std::string::npos; at = text.find(word, at + word.size())) ++n;
-  return n;
+    return plan;
+  });
 }
 
 }  // namespace
@@ -61,7 +56,7 @@ TEST_CASE("sm100_prefill: static counts") {
   };
   for (const Counts& c : table) {
     CAPTURE(c.keys);
-    const KernelSource source = generate(plan_of(c.keys));
+    const KernelSource source = generate(sm100_prefill_plan(c.keys));
     const auto compiled = compiler().compile(source);
     const std::string& ptx = compiled->ptx;
     CHECK(count(ptx, std::string("tcgen05.mma.cta_group::1.") + c.kind) == 4 * (c.k_steps + c.v_steps));
@@ -95,23 +90,25 @@ TEST_CASE("sm100_prefill: exponentials on the FMA pipe") {
   std::vector<std::string> configs;
   for (const auto& [keys, groups] : shares) {
     CAPTURE(keys);
-    const Plan plan = plan_of(keys);
+    const Plan plan = sm100_prefill_plan(keys);
     const bool bytes = plan.resolved().dtype == DType::fp8_e4m3;
     const std::string& text = generate(plan).text;
     CHECK(count(text, " exponentials_fma(s[") == groups * (bytes ? 1 : 2));
     CHECK(count(text, " exponentials(s[") == (*plan.resolved().BN / 4 - groups) * (bytes ? 1 : 2));
     if (groups > 0) configs.push_back(keys);
   }
-  check_up_the_ladder(configs);
+  check_prefill(configs);
   // A larger share spills where no mask bounds the keys.
   for (const char* keys : {R"("exp_offload": 0.5)", R"("exp_offload": 1, "depth": 128)"})
-    CHECK_THROWS_WITH(plan_of(keys), doctest::Contains("/exp_offload"));
-  CHECK_NOTHROW(plan_of(R"("exp_offload": 0.25)"));
+    CHECK_THROWS_WITH(sm100_prefill_plan(keys), doctest::Contains("/exp_offload"));
+  CHECK_NOTHROW(sm100_prefill_plan(R"("exp_offload": 0.25)"));
 }
 
 TEST_CASE("sm100_prefill: bn_cap is below the tile that would be without it") {
-  const auto with_cap = [](int cap) { return plan_of(R"("depth": 128, "bn_cap": )" + std::to_string(cap)); };
-  const int widest = plan_of(R"("depth": 128)").resolved().BN.value();
+  const auto with_cap = [](int cap) {
+    return sm100_prefill_plan(R"("depth": 128, "bn_cap": )" + std::to_string(cap));
+  };
+  const int widest = sm100_prefill_plan(R"("depth": 128)").resolved().BN.value();
   CHECK_THROWS_AS(with_cap(widest), Error);
   const Plan plan = with_cap(widest - 32);
   CHECK(plan.resolved().BN.value() <= widest - 32);
@@ -121,7 +118,7 @@ TEST_CASE("sm100_prefill: bn_cap is below the tile that would be without it") {
 }
 
 TEST_CASE("sm100_prefill: operands of sequences of different lengths") {
-  check_up_the_ladder({
+  check_prefill({
       R"("operand": {"kind": "ragged"}, "depth": 128, "mask": "causal")",
       R"("operand": {"kind": "ragged"}, "sink": true)",
       R"("operand": {"kind": "continuous"}, "mask": {"sliding_window": 70})",
@@ -134,7 +131,7 @@ TEST_CASE("sm100_prefill: operands of sequences of different lengths") {
 }
 
 TEST_CASE("sm100_prefill: rows of up to 192 columns, and of other widths in V") {
-  check_up_the_ladder({
+  check_prefill({
       R"("depth": 192, "ov_depth": 128, "mask": "causal")",
       R"("depth": 192, "operand": {"kind": "paged", "page_size": 16})",
       R"("depth": 64, "ov_depth": 176, "operand": {"kind": "ragged"})",
@@ -146,7 +143,7 @@ TEST_CASE("sm100_prefill: FP8 with scales of a tensor, a head and a sequence") {
   const auto scaled = [](const char* granularity) {
     return std::string(R"(, "quantization": {"granularity": ")") + granularity + "\"}}";
   };
-  check_up_the_ladder({
+  check_prefill({
       R"("dtype": "fp8_e4m3", "depth": 128)",
       R"("dtype": "fp8_e4m3", "depth": 96, "mask": {"sliding_window": 70}, "operand": {"kind": "ragged")" +
           scaled("per_tensor"),
@@ -163,7 +160,7 @@ TEST_CASE("sm100_prefill: FP8 with scales of a tensor, a head and a sequence") {
 TEST_CASE("sm100_prefill: scales of zero and below") {
   for (const char* keys : {R"("depth": 128)", R"("score_mod": {"softcap": 30})"}) {
     CAPTURE(keys);
-    const Plan plan = plan_of(
+    const Plan plan = sm100_prefill_plan(
         R"("dtype": "fp8_e4m3", "mask": "causal", "operand": {"kind": "ragged", "quantization": {"granularity": "per_head"}}, )" +
         std::string(keys));
     PosedCases posed = pose_cases(plan.resolved(), {{70, 300}, {1, 197}, {130, 130}}, 5, 6);
@@ -179,7 +176,7 @@ TEST_CASE("sm100_prefill: scales of zero and below") {
 }
 
 TEST_CASE("sm100_prefill: windows of two sides, from the config and at launch") {
-  check_up_the_ladder({
+  check_prefill({
       R"("mask": {"window": {"left": 70, "right": 30}})",
       R"("mask": {"window": {"right": 5, "chunk": 48}}, "depth": 128)",
       R"("mask": {"window": {"right": "launch"}}, "depth": 128)",
@@ -197,7 +194,7 @@ TEST_CASE("sm100_prefill: items without keys, before, between and after others")
                                       {127, 0}, {64, 0},    {3, 40}, {300, 1}};
   for (const char* operand : {R"("kind": "ragged")", R"("kind": "paged", "page_size": 32)"}) {
     CAPTURE(operand);
-    const Plan plan = plan_of(std::string(R"("mask": "causal", "operand": {)") + operand + "}");
+    const Plan plan = sm100_prefill_plan(std::string(R"("mask": "causal", "operand": {)") + operand + "}");
     const KernelSource source = generate(plan);
     EmulatorOptions how;
     for (std::uint64_t seed = 0; seed < 4; ++seed) {

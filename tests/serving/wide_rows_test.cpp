@@ -7,27 +7,26 @@
 
 #include "runtime/launch/geometry.hpp"
 #include "tests/serving/emulated.hpp"
+#include "tests/serving/plans.hpp"
 #include "workbench/verify/ladder.hpp"
 
 using namespace kiln;
 using kiln::test::emulated;
+using kiln::test::plan_of;
 using Json = nlohmann::ordered_json;
 
 namespace {
 
-Json config_of(const char* target, const char* operation, const char* more) {
+Json wide_config(const char* target, const char* operation, const char* more) {
   Json config = {{"target", target}, {"operation", operation}, {"dtype", "bf16"}};
   config.merge_patch(Json::parse(more));
   return config;
 }
 
-Plan plan_of(const Json& config) {
-  return make_plan(parse_config(config.dump(), "test"));
-}
-
-void check(const char* target, const char* operation, const char* more, const std::vector<LadderCase>& cases,
-           EmulatorOptions::Policy policy, std::int64_t heads = 2) {
-  const Plan plan = plan_of(config_of(target, operation, more));
+void check_wide_rows(const char* target, const char* operation, const char* more,
+                     const std::vector<LadderCase>& cases, EmulatorOptions::Policy policy,
+                     std::int64_t heads = 2) {
+  const Plan plan = plan_of(wide_config(target, operation, more));
   CAPTURE(target);
   CAPTURE(more);
   const KernelSource source = generate(plan);
@@ -43,7 +42,7 @@ void check(const char* target, const char* operation, const char* more, const st
   for (const auto& finding : run.findings) FAIL_CHECK(finding.kind, ": ", finding.message);
 }
 
-std::string refusal(const Json& config) {
+std::string all_violations(const Json& config) {
   try {
     plan_of(config);
   } catch (const Error& error) {
@@ -62,36 +61,40 @@ TEST_CASE("prefill of a latent cache: a chunk of queries at the end of a longer 
   // Some rows of the last tile exist; queries without keys; a sequence without queries.
   const std::vector<LadderCase> cases{{37, 150}, {5, 3}, {0, 9}, {3, 0}, {33, 70}};
   for (const char* target : {"sm_80", "sm_90a"}) {
-    check(target, "prefill",
-          R"({"depth": 576, "ov_depth": 512, "v_from_k": true, "mask": "causal", "lse": true,
+    check_wide_rows(target, "prefill",
+                    R"({"depth": 576, "ov_depth": 512, "v_from_k": true, "mask": "causal", "lse": true,
               "operand": {"kind": "paged", "page_size": 16}})",
-          cases, kRandom);
-    check(target, "prefill",
-          R"({"depth": 576, "ov_depth": 512, "v_from_k": true, "mask": {"sliding_window": 70}, "sink": true,
+                    cases, kRandom);
+    check_wide_rows(
+        target, "prefill",
+        R"({"depth": 576, "ov_depth": 512, "v_from_k": true, "mask": {"sliding_window": 70}, "sink": true,
               "operand": {"kind": "ragged"}, "dtype": "fp16"})",
-          cases, kLazy);
-    check(target, "prefill",
-          R"({"depth": 448, "ov_depth": 384, "v_from_k": true, "mask": "causal", "lse": true})", {{20, 140}},
-          kLazy);
+        cases, kLazy);
+    check_wide_rows(target, "prefill",
+                    R"({"depth": 448, "ov_depth": 384, "v_from_k": true, "mask": "causal", "lse": true})",
+                    {{20, 140}}, kLazy);
   }
 }
 
 TEST_CASE("depth 512 in prefill and decode") {
   for (const char* target : {"sm_80", "sm_90a"}) {
-    check(target, "prefill", R"({"depth": 512, "mask": "causal", "lse": true})", {{70, 140}}, kRandom);
-    check(target, "prefill",
-          R"({"depth": 512, "mask": {"chunked": 50}, "operand": {"kind": "paged", "page_size": 64}})",
-          {{37, 150}, {5, 3}, {0, 9}, {3, 0}}, kLazy);
-    check(target, "decode", R"({"depth": 512, "mask": "causal", "lse": true, "sink": true})", {{2, 140}},
-          kRandom);
-    check(target, "decode", R"({"depth": 512, "operand": {"kind": "paged", "page_size": 16}, "split_kv": 2})",
-          {{1, 150}, {3, 70}, {1, 0}}, kLazy);
+    check_wide_rows(target, "prefill", R"({"depth": 512, "mask": "causal", "lse": true})", {{70, 140}},
+                    kRandom);
+    check_wide_rows(
+        target, "prefill",
+        R"({"depth": 512, "mask": {"chunked": 50}, "operand": {"kind": "paged", "page_size": 64}})",
+        {{37, 150}, {5, 3}, {0, 9}, {3, 0}}, kLazy);
+    check_wide_rows(target, "decode", R"({"depth": 512, "mask": "causal", "lse": true, "sink": true})",
+                    {{2, 140}}, kRandom);
+    check_wide_rows(target, "decode",
+                    R"({"depth": 512, "operand": {"kind": "paged", "page_size": 16}, "split_kv": 2})",
+                    {{1, 150}, {3, 70}, {1, 0}}, kLazy);
   }
 }
 
 TEST_CASE("wide prefill kernels walk whole items: no workspace, no teams") {
   for (const char* target : {"sm_80", "sm_90a"}) {
-    const Plan plan = plan_of(config_of(target, "prefill", R"({"depth": 512})"));
+    const Plan plan = plan_of(wide_config(target, "prefill", R"({"depth": 512})"));
     CHECK(*plan.resolved().schedule ==
           (std::string_view(target) == "sm_80" ? "sm80_wide_prefill" : "sm90_wide_prefill"));
     CHECK(*plan.resolved().BM == 64);
@@ -111,16 +114,19 @@ TEST_CASE("wide prefill kernels walk whole items: no workspace, no teams") {
 TEST_CASE("what wide prefill does not take is refused") {
   for (const char* target : {"sm_80", "sm_90a"}) {
     CAPTURE(target);
-    const auto refused = [&](const char* more) { return refusal(config_of(target, "prefill", more)); };
+    const auto refused = [&](const char* more) {
+      return all_violations(wide_config(target, "prefill", more));
+    };
     CHECK(refused(R"({"depth": 512, "kv_dtype": "fp8_e4m3"})").find("/kv_dtype") == 0);
     CHECK(refused(R"({"depth": 512, "split_kv": 2})").find("/split_kv") == 0);
     CHECK(refused(R"({"depth": 320})").find("/depth") == 0);
     CHECK(refused(R"({"depth": 592, "ov_depth": 512, "v_from_k": true})").find("/depth") == 0);
     CHECK(refused(R"({"depth": 512, "BM": 128})").find("/BM") == 0);
   }
-  CHECK(refusal(
-            config_of("sm_90a", "prefill", R"({"depth": 512, "operand": {"kind": "paged", "page_size": 7}})"))
+  CHECK(all_violations(wide_config("sm_90a", "prefill",
+                                   R"({"depth": 512, "operand": {"kind": "paged", "page_size": 7}})"))
             .find("/operand/page_size") == 0);
-  CHECK(refusal(config_of("sm_90a", "decode", R"({"depth": 512, "num_kv_stages": 2})")).find("V15") !=
-        std::string::npos);
+  CHECK(
+      all_violations(wide_config("sm_90a", "decode", R"({"depth": 512, "num_kv_stages": 2})")).find("V15") !=
+      std::string::npos);
 }

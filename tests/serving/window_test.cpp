@@ -8,25 +8,25 @@
 
 #include "tests/serving/emulated.hpp"
 #include "tests/serving/ladder_check.hpp"
+#include "tests/serving/plans.hpp"
 #include "workbench/verify/runner.hpp"
 
 using namespace kiln;
 using kiln::test::check_at_tile_ends;
 using kiln::test::emulated;
+using kiln::test::plan_with;
 
 namespace {
 
-Plan plan_of(const std::string& target, const std::string& operation, const std::string& keys) {
-  nlohmann::ordered_json config = {
-      {"target", target}, {"operation", operation}, {"dtype", "bf16"}, {"depth", 64}, {"lse", true}};
-  config.update(nlohmann::ordered_json::parse("{" + keys + "}"));
-  return make_plan(parse_config(config.dump(), "test"));
+Plan window_plan(const std::string& target, const std::string& operation, const std::string& keys) {
+  return plan_with(
+      {{"target", target}, {"operation", operation}, {"dtype", "bf16"}, {"depth", 64}, {"lse", true}}, keys);
 }
 
 constexpr const char* kAtLaunch =
     R"("mask": {"window": {"left": "launch", "right": "launch", "chunk": "launch"}})";
 constexpr const char* kPadded = R"("mask": {"window": {"left": "launch", "right": 0, "left_padding": true}})";
-constexpr const char* kPaged = R"(, "operand": {"kind": "paged", "page_size": 16})";
+constexpr const char* kAndPaged = R"(, "operand": {"kind": "paged", "page_size": 16})";
 
 /// Multiply-adds of a launch of one head whose window is `window`.
 std::uint64_t matrix_flops(const Plan& plan, std::int64_t rows, std::int64_t keys,
@@ -50,12 +50,12 @@ TEST_CASE("windows of two sides in prefill") {
   const std::vector<std::pair<const char*, std::string>> configs{
       {"sm_80", R"("mask": {"window": {"left": 40, "right": 9}})"},
       {"sm_80", std::string(kAtLaunch) + R"(, "operand": {"kind": "ragged"})"},
-      {"sm_80", std::string(kPadded) + kPaged},
+      {"sm_80", std::string(kPadded) + kAndPaged},
       {"sm_90a", R"("mask": {"window": {"left": 70, "right": 30}}, "depth": 128)"},
       {"sm_90a", R"("mask": {"window": {"right": 5, "chunk": 48}})"},
       {"sm_90a", kAtLaunch},
       {"sm_90a", std::string(kAtLaunch) + R"(, "depth": 128, "operand": {"kind": "ragged"})"},
-      {"sm_90a", std::string(kPadded) + R"(, "depth": 128)" + kPaged},
+      {"sm_90a", std::string(kPadded) + R"(, "depth": 128)" + kAndPaged},
       {"sm_90a", std::string(kAtLaunch) + R"(, "dtype": "fp8_e4m3", "depth": 128)"},
       {"sm_90a", std::string(kAtLaunch) + R"(, "depth": 512)"},
   };
@@ -63,15 +63,15 @@ TEST_CASE("windows of two sides in prefill") {
   for (const auto& [target, keys] : configs) {
     CAPTURE(target);
     CAPTURE(keys);
-    check_at_tile_ends(plan_of(target, "prefill", keys), ++seed);
+    check_at_tile_ends(window_plan(target, "prefill", keys), ++seed);
   }
 }
 
 TEST_CASE("warpgroups whose rows all lie before their sequence's first key") {
   for (const std::string keys : {R"("depth": 48)", R"("operand": {"kind": "ragged"})", R"("depth": 128)"}) {
     CAPTURE(keys);
-    const Plan plan = plan_of("sm_90a", "prefill",
-                              keys + R"(, "BN": 48, "mask": {"window": {"right": 0, "left_padding": true}})");
+    const Plan plan = window_plan(
+        "sm_90a", "prefill", keys + R"(, "BN": 48, "mask": {"window": {"right": 0, "left_padding": true}})");
     ProblemShape shape;
     shape.heads_q = shape.heads_kv = 2;
     shape.depth = plan.resolved().depth, shape.ov_depth = *plan.resolved().ov_depth;
@@ -91,8 +91,8 @@ TEST_CASE("warpgroups whose rows all lie before their sequence's first key") {
 
 TEST_CASE("windows of two sides in decode") {
   const std::vector<std::string> configs{
-      std::string(R"("mask": {"window": {"left": 100, "right": 1}})") + kPaged,
-      std::string(kAtLaunch) + kPaged,
+      std::string(R"("mask": {"window": {"left": 100, "right": 1}})") + kAndPaged,
+      std::string(kAtLaunch) + kAndPaged,
       std::string(kPadded) + R"(, "operand": {"kind": "continuous"})",
       std::string(R"("mask": {"window": {"left": 90, "chunk": 128, "left_padding": true}}, "split_kv": 3)"),
   };
@@ -101,12 +101,12 @@ TEST_CASE("windows of two sides in decode") {
     for (const std::string& keys : configs) {
       CAPTURE(target);
       CAPTURE(keys);
-      check_at_tile_ends(plan_of(target, "decode", keys), ++seed, 5);
+      check_at_tile_ends(window_plan(target, "decode", keys), ++seed, 5);
     }
   }
   check_at_tile_ends(
-      plan_of("sm_90a", "decode",
-              R"("mask": {"window": {"left": "launch", "right": "launch"}}, "depth": 576, "ov_depth": 512,
+      window_plan("sm_90a", "decode",
+                  R"("mask": {"window": {"left": "launch", "right": "launch"}}, "depth": 576, "ov_depth": 512,
                              "rope_depth": 64, "v_from_k": true, "rope": {"layout": "separate"}, "operand": {"kind": "ragged"})"),
       2, 5);
 }
@@ -114,7 +114,7 @@ TEST_CASE("windows of two sides in decode") {
 TEST_CASE("tiles that a window hides are not computed") {
   for (const char* target : {"sm_80", "sm_90a"}) {
     CAPTURE(target);
-    const Plan plan = plan_of(target, "prefill", std::string(kAtLaunch) + R"(, "BM": 64, "BN": 64)");
+    const Plan plan = window_plan(target, "prefill", std::string(kAtLaunch) + R"(, "BM": 64, "BN": 64)");
     // 512 rows and keys in tiles of 64: the diagonal and both neighbours; chunks of 64 alone: the diagonal.
     const std::uint64_t tile = 4 * 64 * 64 * 64;
     CHECK(matrix_flops(plan, 512, 512, {64, 63, 0}) == 22 * tile);
@@ -135,10 +135,10 @@ TEST_CASE("scales of each sequence and head") {
   std::uint64_t seed = 0;
   for (const auto& [operation, keys] : configs) {
     CAPTURE(keys);
-    check_at_tile_ends(plan_of("sm_90a", operation, keys), ++seed);
+    check_at_tile_ends(window_plan("sm_90a", operation, keys), ++seed);
   }
   for (const char* operation : {"prefill", "decode"})
-    check_at_tile_ends(plan_of("sm_80", operation, configs.back().second), ++seed);
+    check_at_tile_ends(window_plan("sm_80", operation, configs.back().second), ++seed);
 }
 
 TEST_CASE("what the launch gives has to go with the mask") {
@@ -155,8 +155,9 @@ TEST_CASE("what the launch gives has to go with the mask") {
     }
     return std::string();
   };
-  const Plan sides = plan_of("sm_80", "prefill", kAtLaunch), padded = plan_of("sm_80", "prefill", kPadded),
-             causal = plan_of("sm_80", "prefill", R"("mask": "causal")");
+  const Plan sides = window_plan("sm_80", "prefill", kAtLaunch),
+             padded = window_plan("sm_80", "prefill", kPadded),
+             causal = window_plan("sm_80", "prefill", R"("mask": "causal")");
   CHECK(error_of(sides, [](Workload& w) { w.window.left = -2; }).find("window_left is -2") !=
         std::string::npos);
   CHECK(error_of(causal, [](Workload& w) { w.window.right = 3; }).find("window_right was given") !=
@@ -167,5 +168,5 @@ TEST_CASE("what the launch gives has to go with the mask") {
         std::string::npos);
   for (const char* mask : {R"({"window": {"left": -1}})", R"({"window": {"right": "later"}})",
                            R"({"window": {"chunk": 0}})", R"({"window": {"side": 3}})", R"({"window": 5})"})
-    CHECK_THROWS_AS(plan_of("sm_80", "prefill", std::string("\"mask\": ") + mask), Error);
+    CHECK_THROWS_AS(window_plan("sm_80", "prefill", std::string("\"mask\": ") + mask), Error);
 }
