@@ -62,16 +62,19 @@ function(kiln_add_shared name library map)
   target_link_libraries(${name} PRIVATE ${library})
 endfunction()
 
-# kiln_unity(TARGET) has the sources of each folder compiled together, at most BATCH at a time, where KILN_UNITY says so: a
-# cold build parses headers and instantiates templates once a batch. CMake leaves out sources with options of their own;
-# those of a kiln_unity_group stay in it.
+# kiln_unity(TARGET [BATCH]) has the sources of each folder compiled together, at most BATCH (16) at a time, where
+# KILN_UNITY says so: a cold build parses headers and instantiates templates once a batch. CMake leaves out sources with
+# options of their own; those of a kiln_unity_group stay in it.
 function(kiln_unity target)
   if(NOT KILN_UNITY)
     return()
   endif()
   set(batch 16)
-  set(before "")
+  if(ARGC GREATER 1)
+    set(batch ${ARGV1})
+  endif()
   get_target_property(sources ${target} SOURCES)
+  list(FILTER sources EXCLUDE REGEX "^\\$<")
   foreach(source IN LISTS sources)
     get_source_file_property(own ${source} UNITY_GROUP)
     if(own)
