@@ -38,7 +38,7 @@ std::string styled(std::string_view text, std::string_view code) {
 
 void print_json(const Json& document) {
   // Names of files may be any bytes; what is not UTF-8 is replaced rather than refused.
-  fmt::print("{}\n", text_of(document, 2));
+  fmt::print("{}\n", write_json(document, 2));
 }
 
 std::string bold(std::string_view text) {

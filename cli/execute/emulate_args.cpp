@@ -267,7 +267,7 @@ namespace {
 std::size_t choice(const std::string& map, const Json& json, const char* key,
                    std::initializer_list<std::string_view> names) {
   if (!json.contains(key)) return 0;
-  const auto text = json[key].is_string() ? json[key].get<std::string>() : text_of(json[key]);
+  const auto text = json[key].is_string() ? json[key].get<std::string>() : write_json(json[key]);
   const auto found = std::find(names.begin(), names.end(), text);
   if (found == names.end())
     fail(fmt::format("tensor map '{}': {} '{}' is none of {}", map, key, text, fmt::join(names, ", ")));
@@ -285,8 +285,8 @@ void numbers(const std::string& map, const Json& json, const char* key, std::siz
                           ? std::in_range<T>(value.get<std::uint64_t>())
                           : value.is_number_integer() && std::in_range<T>(value.get<std::int64_t>());
     if (!fits)
-      fail(fmt::format("tensor map '{}': {}[{}] = {} is no number from {} to {}", map, key, i, text_of(value),
-                       std::numeric_limits<T>::min(), std::numeric_limits<T>::max()));
+      fail(fmt::format("tensor map '{}': {}[{}] = {} is no number from {} to {}", map, key, i,
+                       write_json(value), std::numeric_limits<T>::min(), std::numeric_limits<T>::max()));
     out[i] = value.get<T>();
   }
 }

@@ -81,7 +81,7 @@ class Reader {
     if (!json.contains("args")) return l;
     if (!json["args"].is_array()) fail(where + "/args", "must be an array of strings");
     for (const Json& arg : json["args"]) {
-      if (!arg.is_string()) fail(where + "/args", fmt::format("{} is no string", text_of(arg)));
+      if (!arg.is_string()) fail(where + "/args", fmt::format("{} is no string", write_json(arg)));
       l.args.push_back(arg.get<std::string>());
     }
     return l;

@@ -46,7 +46,7 @@ void print_values(const Json& value, const std::string& indent) {
       fmt::print("{}{}\n", indent, key);
       print_values(item, indent + "  ");
     } else {
-      fmt::print("{}{:<28} {}\n", indent, key, text_of(item));
+      fmt::print("{}{:<28} {}\n", indent, key, write_json(item));
     }
   }
 }
@@ -151,7 +151,7 @@ void print_difference(const Plan& one, const Plan& other, bool json) {
   std::vector<std::vector<std::string>> rows{
       {"value", config_name(one.resolved()), config_name(other.resolved())}};
   for (const auto& [pointer, pair] : values.items())
-    rows.push_back({pointer, text_of(pair[0]), text_of(pair[1])});
+    rows.push_back({pointer, write_json(pair[0]), write_json(pair[1])});
   fmt::print("{}", table(rows, true));
 }
 

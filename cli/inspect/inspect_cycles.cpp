@@ -114,7 +114,7 @@ void print_cycle_model(const Json& model) {
     return;
   }
   fmt::print("  bound by {}; {:.0f} clocks are exposed; {:.0f} TFLOP/s at {} GHz while all work\n", bound,
-             number(model["exposed"]), number(model["tflops"]), text_of(model["ghz"]));
+             number(model["exposed"]), number(model["tflops"]), write_json(model["ghz"]));
   for (const Json& l : model["launches"])
     fmt::print("  batch {:>2}, {} heads, length {:>5}: {:>7.1f} us, {:.0f} TFLOP/s\n", l["batch"].get<int>(),
                l["heads"].get<int>(), l["seqlen"].get<int>(), number(l["us"]), number(l["tflops"]));

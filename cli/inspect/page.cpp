@@ -14,7 +14,7 @@ std::string filled_page(std::string_view name, const Json& data) {
   if (page == pages.end()) throw Error(ErrorCode::internal, "no page is called " + std::string(name));
   const std::string_view html = page->text;
   const std::size_t hole = html.find(kHole);
-  std::string text = text_of(data);
+  std::string text = write_json(data);
   // "</script" would end the element that the document is in.
   for (std::size_t at = text.find("</"); at != std::string::npos; at = text.find("</", at + 3))
     text.replace(at, 2, "<\\/");

@@ -55,7 +55,7 @@ class RandomTrials {
     while (watch_.ms() < options_.minutes * 60e3 && (options_.trials == 0 || trials_ < options_.trials)) {
       const Json config = draw_.next();
       ++trials_;
-      count.show(fmt::format("config {}: {}", trials_, text_of(config).substr(0, 80)));
+      count.show(fmt::format("config {}: {}", trials_, write_json(config).substr(0, 80)));
       const std::uint64_t seed = random_();
       if (const auto failure = trial(config, seed, true)) report_failure(config, seed, *failure);
       covered_.add(config);
@@ -81,7 +81,7 @@ class RandomTrials {
   std::optional<Failure> climb(const Json& config, std::uint64_t seed, bool count) {
     Json named = config;
     named["name"] = "drawn";
-    const Plan plan = make_plan(parse_config(text_of(named), "drawn"));
+    const Plan plan = make_plan(parse_config(write_json(named), "drawn"));
     const KernelSource source = generate(plan);
     for (const layout::Proof& proof : plan.schedule().layout_proofs()) {
       if (count) ++proofs_;
@@ -137,7 +137,7 @@ class RandomTrials {
                        {"case_seed", seed}});
     if (!json_)
       fmt::print("{} {}: {}\n  config {}\n  drawn as {}\n", bad("failed"), failure.level,
-                 failure.what.substr(0, 2000), text_of(small), text_of(config));
+                 failure.what.substr(0, 2000), write_json(small), write_json(config));
     std::fflush(stdout);
   }
 
@@ -160,7 +160,7 @@ class RandomTrials {
                trials_, draw_.tried(), draw_.accepted(), proofs_, runs_, failed_.size(), options_.seed);
     const Json never = covered_.never(targets);
     for (const auto& [pointer, values] : never.items())
-      fmt::print("never: {} {}\n", pointer, text_of(values));
+      fmt::print("never: {} {}\n", pointer, write_json(values));
   }
 
   const RandomSweep& options_;

@@ -133,7 +133,7 @@ class Sweep {
       return;
     }
     if (result.plan) valid_.push_back(&combination);
-    if (!result.error.empty()) return fail(text_of(combination.config), "generate", result.error);
+    if (!result.error.empty()) return fail(write_json(combination.config), "generate", result.error);
     if (result.name.empty()) return;  // of another shard
     note_proofs(result);
     covered_.add(combination.config);
@@ -193,7 +193,7 @@ class Sweep {
       if (shard_.has(i)) configs.push_back(valid_[selection.order[i]]->config);
     }
     if (json_) return print_json(configs);
-    for (const Json& config : configs) fmt::print("{}\n", text_of(config));
+    for (const Json& config : configs) fmt::print("{}\n", write_json(config));
   }
 
   bool out_of_time() {
@@ -251,10 +251,10 @@ class Sweep {
     passed_ += level == "passed" && entry["ran"].get<bool>() ? 1 : 0;
     entries_.push_back(entry);
     if (level == "passed") return;
-    fail(text_of(entry["config"]), level.c_str(), entry["error"].get<std::string>());
+    fail(write_json(entry["config"]), level.c_str(), entry["error"].get<std::string>());
     failed_.back()["smallest"] = entry["smallest"];
     if (!json_ && entry["smallest"] != entry["config"])
-      fmt::print("  smallest: {}\n", text_of(entry["smallest"]));
+      fmt::print("  smallest: {}\n", write_json(entry["smallest"]));
   }
 
   // The fewest keys that fail at the same level.
@@ -266,7 +266,7 @@ class Sweep {
   }
   static bool plans(const Json& config) {
     try {
-      static_cast<void>(make_plan(parse_config(text_of(config), "sweep")));
+      static_cast<void>(make_plan(parse_config(write_json(config), "sweep")));
       return true;
     } catch (const Error&) {
       return false;
@@ -294,7 +294,7 @@ class Sweep {
     Member member;
     member.entry = {{"config", config}, {"level", "passed"}, {"error", ""}, {"ran", false}};
     take_step(member.entry, [&] {
-      member.plan = make_plan(parse_config(text_of(config), "sweep"));
+      member.plan = make_plan(parse_config(write_json(config), "sweep"));
       member.source = generate(*member.plan);
       const auto binary = runtime.compile(member.source);
       const std::vector<std::string> broken = static_failures(*member.plan, member.source.manifest, *binary);
@@ -365,7 +365,7 @@ class Sweep {
     for (const auto& [pointer, values] : covered.items()) {
       std::string list;
       for (const auto& [value, times] : values.items())
-        list += fmt::format(" {} ({})", value, text_of(times));
+        list += fmt::format(" {} ({})", value, write_json(times));
       fmt::print("covered: {}{}\n", pointer, list);
     }
     std::string unset;
@@ -373,7 +373,7 @@ class Sweep {
       if (values == "never set")
         unset += " " + pointer;
       else
-        fmt::print("never: {} {}\n", pointer, text_of(values));
+        fmt::print("never: {} {}\n", pointer, write_json(values));
     }
     if (!unset.empty()) fmt::print("never set:{}\n", unset);
   }

@@ -13,7 +13,7 @@ namespace {
 constexpr std::size_t kGrain = 4;
 
 Plan plan_of(const Combination& combination) {
-  return make_plan(parse_config(text_of(combination.config), "sweep"));
+  return make_plan(parse_config(write_json(combination.config), "sweep"));
 }
 
 void plan_one(const Combination& combination, Generated& out) {

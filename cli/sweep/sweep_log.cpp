@@ -35,19 +35,19 @@ SweepLog::SweepLog(const std::string& path, const Json& settings) {
       if (!entry.is_object()) refuse(path, "has a line that is no JSON object");
       if (!first && !(entry.contains("config") && entry.contains("level") && entry.contains("ran")))
         refuse(path, "has a line that is no result");
-      if (!first) entries_[text_of(entry["config"])] = entry;
+      if (!first) entries_[write_json(entry["config"])] = entry;
       good += line.size() + 1;
     }
     if (std::filesystem::file_size(path, error) > good) std::filesystem::resize_file(path, good, error);
   }
   file_.reset(std::fopen(path.c_str(), "ab"));
   if (!file_) throw Error(ErrorCode::bad_input, fmt::format("--log: cannot write '{}'", path));
-  if (good == 0) fmt::print(file_.get(), "{}\n", text_of(head));
+  if (good == 0) fmt::print(file_.get(), "{}\n", write_json(head));
   std::fflush(file_.get());
 }
 
 const Json* SweepLog::find(const Json& config, bool run) const {
-  const auto found = entries_.find(text_of(config));
+  const auto found = entries_.find(write_json(config));
   if (found == entries_.end()) return nullptr;
   const bool enough = found->second["ran"].get<bool>() || !run || found->second["level"] != "passed";
   return enough ? &found->second : nullptr;
@@ -55,7 +55,7 @@ const Json* SweepLog::find(const Json& config, bool run) const {
 
 void SweepLog::add(const Json& entry) {
   if (!file_) return;
-  fmt::print(file_.get(), "{}\n", text_of(entry));
+  fmt::print(file_.get(), "{}\n", write_json(entry));
   if (std::fflush(file_.get()) != 0) throw Error(ErrorCode::environment, "--log: the disk is full");
 }
 

@@ -222,7 +222,7 @@ Json json_of(std::string_view text) {
   return Json::parse(text, nullptr, false);
 }
 
-std::string text_of(const Json& document, int indent) {
+std::string write_json(const Json& document, int indent) {
   return document.dump(indent, ' ', false, Json::error_handler_t::replace);
 }
 

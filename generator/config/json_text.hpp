@@ -25,6 +25,6 @@ bool nested_too_deep(std::string_view text);
 Json json_of(std::string_view text);
 
 /// The document on one line, or with `indent` spaces a level; bytes that are no UTF-8 are replaced.
-std::string text_of(const Json& document, int indent = -1);
+std::string write_json(const Json& document, int indent = -1);
 
 }  // namespace kiln

@@ -36,7 +36,7 @@ std::string hash_of(std::string_view text) {
 
 /// The part of the name that a set key contributes, e.g. "BN64", "causal", "window4096".
 std::string part_of(const std::string& key, const Json& value, const Config& config) {
-  if (key == "ov_depth") return "o" + plain(text_of(value));
+  if (key == "ov_depth") return "o" + plain(write_json(value));
   if (key == "kv_dtype") return "kv" + plain(value.get<std::string>());
   if (key == "out_dtype") return "out" + plain(value.get<std::string>());
   if (key == "mask") {
@@ -46,14 +46,14 @@ std::string part_of(const std::string& key, const Json& value, const Config& con
       case MaskConfig::Kind::none:
         return "";
       case MaskConfig::Kind::window:
-        return "window" + hash_of(text_of(value));
+        return "window" + hash_of(write_json(value));
       default:
         return value.get<std::string>();
     }
   }
   if (key == "operand") {
     if (value.contains("quantization"))
-      return plain(value["kind"].get<std::string>()) + hash_of(text_of(value));
+      return plain(value["kind"].get<std::string>()) + hash_of(write_json(value));
     std::string out = config.operand->kind == OperandKind::contiguous ? "" : value["kind"].get<std::string>();
     if (config.operand->page_size) out += std::to_string(*config.operand->page_size);
     return out;
@@ -61,8 +61,8 @@ std::string part_of(const std::string& key, const Json& value, const Config& con
   if (value == true) return key;
   if (value == false) return "no_" + key;
   if (value.is_string()) return plain(key) + "_" + plain(value.get<std::string>());
-  if (value.is_number()) return key + plain(text_of(value));
-  return key + hash_of(text_of(value));
+  if (value.is_number()) return key + plain(write_json(value));
+  return key + hash_of(write_json(value));
 }
 
 }  // namespace
@@ -80,7 +80,7 @@ std::string config_name(const Config& config) {
   }
   const std::string target = "_" + plain(to_string(config.target));
   if (out.size() + target.size() > kMaxDerived) {
-    out = out.substr(0, kMaxDerived - target.size() - 9) + "_" + hash_of(text_of(document));
+    out = out.substr(0, kMaxDerived - target.size() - 9) + "_" + hash_of(write_json(document));
   }
   return out + target;
 }

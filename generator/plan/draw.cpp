@@ -141,14 +141,14 @@ std::string kernel_of(const Plan& plan) {
   Json manifest = json_of(to_json(source.manifest));
   manifest.erase("config");
   manifest.erase("name");
-  return source.text.substr(head == std::string::npos ? 0 : head) + text_of(manifest);
+  return source.text.substr(head == std::string::npos ? 0 : head) + write_json(manifest);
 }
 
 namespace {
 
 Plan plan_of(Json document) {
   document["name"] = "drawn";
-  return make_plan(parse_config(text_of(document), "drawn"));
+  return make_plan(parse_config(write_json(document), "drawn"));
 }
 
 /// A config with its plan and kernel, to compare with the same without one key.
@@ -196,7 +196,7 @@ bool is_idle_key(const Json& config, const std::string& name) {
 
 bool plans(const Json& config) {
   try {
-    make_plan(parse_config(text_of(config), "drawn"));
+    make_plan(parse_config(write_json(config), "drawn"));
     return true;
   } catch (const Error& error) {
     if (error.code() == ErrorCode::bad_config) return false;

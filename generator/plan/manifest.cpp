@@ -310,7 +310,7 @@ std::string to_json(const Manifest& m, int indent) {
   };
   add_serving(m, out);
   out["config"] = config;
-  return text_of(out, indent);
+  return write_json(out, indent);
 }
 
 Manifest manifest_from_json(std::string_view text) {
@@ -360,7 +360,7 @@ Manifest manifest_from_json(std::string_view text) {
     m.expectations.push_back({string_of(e, "instruction"), int_of(e, "count")});
   }
   const Json& config = member(json, "config");
-  m.config_json = config.is_string() ? config.get<std::string>() : text_of(config);
+  m.config_json = config.is_string() ? config.get<std::string>() : write_json(config);
   return m;
 }
 

@@ -29,7 +29,7 @@ std::string Plan::to_json(int indent) const {
       {"resources",
        {{"smem_bytes", r.smem_bytes}, {"num_threads", r.num_threads}, {"max_registers", r.max_registers}}},
   };
-  return text_of(out, indent);
+  return write_json(out, indent);
 }
 
 namespace {

@@ -4,6 +4,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "generator/config/json_text.hpp"
 #include "generator/schedules/schedule.hpp"
 #include "harness.hpp"
 
@@ -18,7 +19,7 @@ std::string tiles(const char* target, const char* dtype, int depth, const std::s
 
 nlohmann::json reader_of(const std::string& config) {
   const Plan plan = make_plan(parse_config(config, "test"));
-  return nlohmann::json::parse(plan.to_json())["systems"]["kv_buffer"]["v"]["reader"];
+  return json_of(plan.to_json())["systems"]["kv_buffer"]["v"]["reader"];
 }
 
 }  // namespace

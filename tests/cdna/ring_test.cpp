@@ -4,6 +4,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "generator/config/json_text.hpp"
 #include "generator/schedules/schedule.hpp"
 #include "harness.hpp"
 
@@ -33,7 +34,7 @@ TEST_CASE("decode by blocks: waits count the blocks on their way") {
   CHECK(*plan.resolved().num_smem_stages == 4);
   CHECK(generate(make_plan(plan.resolved())).text == generate(plan).text);
   // LDS of the ring, not of the tile: 4 stages of 128 keys by 64 columns.
-  const auto systems = nlohmann::json::parse(plan.to_json())["systems"]["kv_buffer"];
+  const auto systems = json_of(plan.to_json())["systems"]["kv_buffer"];
   CHECK(systems["k"]["_blocks_per_stage"] == 1);
   CHECK(plan.resources().smem_bytes < 4 * 128 * 128 + 8192);
 }

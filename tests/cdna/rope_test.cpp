@@ -4,6 +4,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "generator/config/json_text.hpp"
 #include "generator/schedules/schedule.hpp"
 #include "harness.hpp"
 
@@ -23,7 +24,7 @@ std::string rope(const char* target, int depth, const std::string& more, const c
 TEST_CASE("the waits of MLA prefill count the loads of K, of its rotary columns and of V: fact F-19") {
   const Plan plan = make_plan(parse_config(
       rope("gfx950", 192, R"(, "ov_depth": 128, "BN": 64, "WN": 64, "BK": 32, "num_threads": 256)"), "test"));
-  const auto systems = nlohmann::json::parse(plan.to_json())["systems"]["kv_buffer"];
+  const auto systems = json_of(plan.to_json())["systems"]["kv_buffer"];
   CHECK(systems["k"]["vm_exact"] == 4);
   CHECK(systems["k_rope"]["vm_exact"] == 2);
   CHECK(systems["v"]["vm_exact"] == 4);

@@ -10,6 +10,7 @@
 #include <limits>
 #include <nlohmann/json.hpp>
 
+#include "generator/config/json_text.hpp"
 #include "tests/emulated_options.hpp"
 #include "workbench/problem/rounding.hpp"
 #include "workbench/reference/check.hpp"
@@ -31,8 +32,8 @@ struct Built {
 Built build(const std::string& target, const std::string& operation, const std::string& keys) {
   nlohmann::ordered_json config = {{"target", target}, {"operation", operation}, {"dtype", "bf16"},
                                    {"depth", 64},      {"scale", 0.125},         {"lse", true}};
-  config.update(nlohmann::ordered_json::parse("{" + keys + "}"));
-  Plan plan = make_plan(parse_config(config.dump(), "test"));
+  config.update(json_of("{" + keys + "}"));
+  Plan plan = make_plan(parse_config(write_json(config), "test"));
   KernelSource source = generate(plan);
   return {std::move(plan), std::move(source)};
 }

@@ -9,6 +9,7 @@
 #include <nlohmann/json.hpp>
 #include <span>
 
+#include "generator/config/json_text.hpp"
 #include "generator/schedules/schedule.hpp"
 #include "tests/emulated_options.hpp"
 #include "workbench/reference/check.hpp"
@@ -208,8 +209,8 @@ const Case kByteCasesOfAmd[] = {
 Plan plan_of(const Case& c) {
   nlohmann::ordered_json config = {
       {"target", c.target}, {"operation", c.operation}, {"dtype", "bf16"}, {"depth", 64}, {"lse", true}};
-  config.update(nlohmann::ordered_json::parse(std::string("{") + c.keys + "}"));
-  return make_plan(parse_config(config.dump(), "test"));
+  config.update(json_of(std::string("{") + c.keys + "}"));
+  return make_plan(parse_config(write_json(config), "test"));
 }
 
 Workload workload_of(const Config& config, const Case& c) {

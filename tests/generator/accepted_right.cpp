@@ -9,6 +9,7 @@
 #include <regex>
 #include <sstream>
 
+#include "generator/config/json_text.hpp"
 #include "generator/layout/swizzle.hpp"
 #include "generator/plan/draw.hpp"
 #include "generator/schedules/schedule.hpp"
@@ -22,7 +23,7 @@ namespace {
 Json config_of(const char* target, const char* operation, const char* dtype, int depth,
                const std::string& keys = "") {
   Json out{{"target", target}, {"operation", operation}, {"dtype", dtype}, {"depth", depth}};
-  out.update(Json::parse("{" + keys + "}"));
+  out.update(json_of("{" + keys + "}"));
   return out;
 }
 
@@ -38,7 +39,7 @@ std::string refusal(const Json& config) {
 
 bool refuses(const Json& config, const std::string& text) {
   const std::string message = refusal(config);
-  CAPTURE(config.dump());
+  CAPTURE(write_json(config));
   CAPTURE(message);
   return message.find(text) != std::string::npos;
 }
@@ -51,7 +52,7 @@ std::vector<Json> shipped_amd() {
     if (!file.path().parent_path().filename().string().starts_with("gfx")) continue;
     std::ostringstream text;
     text << std::ifstream(file.path()).rdbuf();
-    Json config = Json::parse(text.str());
+    Json config = json_of(text.str());
     config.erase("$schema");
     out.push_back(std::move(config));
   }
@@ -83,10 +84,10 @@ int fragment_registers(const std::string& text, const char* name) {
 TEST_CASE("what plan says of AMD's buffers is what was emitted") {
   int direct = 0, staged = 0;
   for (const Json& config : shipped_amd()) {
-    CAPTURE(config.dump());
+    CAPTURE(write_json(config));
     const Plan plan = plan_of(config);
     const std::string text = generate(plan).text;
-    const Json systems = Json::parse(plan.to_json())["systems"];
+    const Json systems = json_of(plan.to_json())["systems"];
     const bool streaming = systems.contains("decode_streaming_kv_buffer");
     const Json& buffers = systems[streaming ? "decode_streaming_kv_buffer" : "kv_buffer"];
     for (const char* name : {"k", "v"}) {

@@ -4,12 +4,14 @@
 #include <algorithm>
 #include <filesystem>
 #include <fstream>
+#include <iterator>
 #include <map>
 #include <sstream>
 
 #include <kiln/generator.hpp>
 #include <nlohmann/json.hpp>
 
+#include "generator/config/json_text.hpp"
 #include "generator/config/keys.hpp"
 #include "generator/schedules/schedule.hpp"
 #include "generator/targets/target.hpp"
@@ -27,7 +29,8 @@ std::vector<nlohmann::ordered_json> configs_for(const char* target) {
   std::sort(files.begin(), files.end());
   std::vector<nlohmann::ordered_json> out;
   for (const auto& file : files) {
-    auto config = nlohmann::ordered_json::parse(std::ifstream(file));
+    std::ifstream in(file);
+    auto config = json_of(std::string(std::istreambuf_iterator<char>(in), {}));
     config["target"] = target;
     config["name"] = "kernel";
     out.push_back(std::move(config));
@@ -36,7 +39,7 @@ std::vector<nlohmann::ordered_json> configs_for(const char* target) {
 }
 
 KernelSource source_of(const nlohmann::ordered_json& config) {
-  return generate(make_plan(parse_config(config.dump(), "config")));
+  return generate(make_plan(parse_config(write_json(config), "config")));
 }
 
 std::string replaced(std::string text, const std::string& from, const std::string& to) {
@@ -106,7 +109,7 @@ TEST_CASE(
   REQUIRE(b200.size() > 50);
   int same = 0, by_load = 0;
   for (std::size_t i = 0; i < b200.size(); ++i) {
-    CAPTURE(b200[i].dump());
+    CAPTURE(write_json(b200[i]));
     const KernelSource first = source_of(b200[i]), second = source_of(b300[i]);
     CHECK(second.manifest.target == "sm_103a");
     CHECK(second.text.find("arch=compute_103a,code=sm_103a") != std::string::npos);
@@ -175,7 +178,7 @@ TEST_CASE("the timeline of sm_103a has shorter softmax") {
   const auto end = [](const char* target) {
     const nlohmann::ordered_json config{
         {"target", target}, {"operation", "prefill"}, {"dtype", "bf16"}, {"depth", 64}};
-    const Timeline timeline = make_plan(parse_config(config.dump(), "config")).schedule().timeline();
+    const Timeline timeline = make_plan(parse_config(write_json(config), "config")).schedule().timeline();
     double last = 0;
     for (const TimelineSpan& span : timeline.spans) last = std::max(last, span.end);
     return last;

@@ -58,9 +58,9 @@ const char* const kSamples[][2] = {
 };
 
 Json sample_config(std::size_t i) {
-  Json out = Json::parse(kMinimal);
+  Json out = json_of(kMinimal);
   out["target"] = kSamples[i][0];
-  out.update(Json::parse(kSamples[i][1]));
+  out.update(json_of(kSamples[i][1]));
   return out;
 }
 
@@ -87,7 +87,7 @@ TEST_CASE("every key survives a round trip") {
     const Config config = config_from_dom(document, mistakes);
     INFO((mistakes.empty() ? "" : violation_line(mistakes[0])));
     CHECK(mistakes.empty());
-    const Config again = config_from_dom(Json::parse(to_json(config)), mistakes);
+    const Config again = config_from_dom(json_of(to_json(config)), mistakes);
     CHECK(to_json(again) == to_json(config));
     for (const auto& [name, value] : document.items()) {
       CAPTURE(name);
@@ -120,8 +120,8 @@ TEST_CASE("minimal configs of every target and depth break no rule") {
           // Two 256-column outputs leave no tensor memory for the keys.
           if (is_blackwell(each) && depth > 256) continue;
           Json document{{"target", target}, {"operation", operation}, {"dtype", dtype}, {"depth", depth}};
-          CAPTURE(document.dump());
-          CHECK_NOTHROW(parse_config(document.dump(), "minimal"));
+          CAPTURE(write_json(document));
+          CHECK_NOTHROW(parse_config(write_json(document), "minimal"));
         }
       }
     }
@@ -132,7 +132,7 @@ TEST_CASE("minimal configs of every target and depth break no rule") {
 }
 
 TEST_CASE("auto, null and $schema mean nothing set") {
-  Json document = Json::parse(kMinimal);
+  Json document = json_of(kMinimal);
   document.update(Json{{"$schema", "x"},
                        {"swizzle", "auto"},
                        {"group", "auto"},
@@ -140,7 +140,7 @@ TEST_CASE("auto, null and $schema mean nothing set") {
                        {"schedule", "auto"},
                        {"num_kv_stages", "auto"},
                        {"shared_ring", "auto"}});
-  CHECK(to_json(parse_config(document.dump(), "auto")) == to_json(parse_config(kMinimal, "minimal")));
+  CHECK(to_json(parse_config(write_json(document), "auto")) == to_json(parse_config(kMinimal, "minimal")));
 }
 
 TEST_CASE("names are identifiers, readable, and differ when a key differs") {
@@ -148,10 +148,10 @@ TEST_CASE("names are identifiers, readable, and differ when a key differs") {
   std::set<std::string> names{"prefill_bf16_d128_sm90a"};
   int count = 1;
   for (std::size_t i = 0; i < std::size(kSamples); ++i) {
-    const Json keys = Json::parse(kSamples[i][1]);
+    const Json keys = json_of(kSamples[i][1]);
     for (const auto& [key, value] : keys.items()) {
       if (key == "name" || value.is_null()) continue;
-      Json document = Json::parse(kMinimal);
+      Json document = json_of(kMinimal);
       document["target"] = kSamples[i][0];
       document[key] = value;
       Violations mistakes;

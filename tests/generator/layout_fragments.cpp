@@ -3,8 +3,10 @@
 
 #include <filesystem>
 #include <fstream>
+#include <iterator>
 #include <nlohmann/json.hpp>
 
+#include "generator/config/json_text.hpp"
 #include "generator/layout/layout.hpp"
 #include "generator/layout/mfma.hpp"
 #include "generator/layout/mma_sync.hpp"
@@ -99,7 +101,7 @@ TEST_CASE("MFMA maps agree with the recorded tables of gfx90a and gfx942") {
   const auto path = std::filesystem::path(KILN_SOURCE_DIR) / "tests/data/mfma_layouts.json";
   std::ifstream in(path);
   REQUIRE_MESSAGE(in, path.string());
-  const auto facts = nlohmann::json::parse(in);
+  const auto facts = kiln::json_of(std::string(std::istreambuf_iterator<char>(in), {}));
   int checked = 0;
   for (const auto& inst : facts["instructions"]) {
     if (inst["blocks"] != 1 || inst["M"] == 4) continue;

@@ -2,10 +2,12 @@
 #include <doctest/doctest.h>
 
 #include <fstream>
+#include <iterator>
 #include <set>
 
 #include <kiln/generator.hpp>
 
+#include "generator/config/json_text.hpp"
 #include "generator/config/keys.hpp"
 #include "generator/config/unsupported.hpp"
 #include "generator/plan/choose.hpp"
@@ -17,8 +19,8 @@ namespace {
 
 Config config_with(const char* extra, const char* target = "sm_80", const char* operation = "prefill") {
   Json document{{"target", target}, {"operation", operation}, {"dtype", "bf16"}, {"depth", 128}};
-  document.update(Json::parse(extra));
-  return parse_config(document.dump(), "test");
+  document.update(json_of(extra));
+  return parse_config(write_json(document), "test");
 }
 
 std::vector<std::string> refusals(const Config& config) {
@@ -36,7 +38,7 @@ std::vector<std::string> refusals(const Config& config) {
 std::vector<Json> combinations(const std::string& path) {
   std::ifstream in(path);
   REQUIRE(in);
-  const Json sweep = Json::parse(in);
+  const Json sweep = json_of(std::string(std::istreambuf_iterator<char>(in), {}));
   std::vector<Json> out;
   for (const Json& grid : sweep["grids"]) {
     std::vector<Json> configs{sweep["base"]};
@@ -155,7 +157,7 @@ TEST_CASE("a schedule's refusal blames keys that are set") {
 TEST_CASE("every key is either taken by a schedule and shown as resolved, or refused") {
   // For each schedule and each key it might silently drop: the set value must come back in `resolved`.
   const Json values =
-      Json::parse(R"({"sink": true, "lse": true, "mask": "causal", "group": 2, "split_kv": 2, "scale": 0.5,
+      json_of(R"({"sink": true, "lse": true, "mask": "causal", "group": 2, "split_kv": 2, "scale": 0.5,
     "score_mod": "alibi", "out_dtype": "fp16", "ov_depth": 64, "v_from_k": true, "swizzle": "64B", "q_depth": 128,
     "cache_depth": 256, "head_dim_offset": 64, "rope_depth": 64, "num_q_heads": 8, "kv_num_heads": 2, "BM": 128, "BN": 64,
     "num_threads": 256, "num_kv_stages": 2, "scale_placement": "prescale_q", "kv_dtype": "int8",
@@ -170,9 +172,9 @@ TEST_CASE("every key is either taken by a schedule and shown as resolved, or ref
                     {"dtype", "bf16"},
                     {"depth", 128},
                     {name, value}};
-      CAPTURE(document.dump());
+      CAPTURE(write_json(document));
       try {
-        const Plan plan = make_plan(parse_config(document.dump(), "test"));
+        const Plan plan = make_plan(parse_config(write_json(document), "test"));
         const Json resolved = config_to_dom(plan.resolved());
         REQUIRE(resolved.contains(name));
         CHECK(resolved[name] == value);
@@ -245,7 +247,7 @@ TEST_CASE("plans show name, resolved values, systems and resources that fit the 
     config.operation = entry.operation;
     config.depth = 128;
     const Plan plan = make_plan(config);
-    const Json shown = Json::parse(plan.to_json());
+    const Json shown = json_of(plan.to_json());
     CHECK(shown["name"] == config_name(config));
     for (const char* key : {"BM", "BN", "num_threads", "ov_depth", "scale", "mask", "operand", "out_dtype"}) {
       CAPTURE(key);
@@ -320,9 +322,9 @@ TEST_CASE("the first-light sweep plans or is refused by a rule, config by config
   std::set<std::string> names;
   int parsed_count = 0, planned = 0;
   for (const Json& config : configs) {
-    CAPTURE(config.dump());
+    CAPTURE(write_json(config));
     try {
-      const Config parsed = parse_config(config.dump(), "sweep");
+      const Config parsed = parse_config(write_json(config), "sweep");
       names.insert(config_name(parsed));
       ++parsed_count;
       make_plan(parsed);

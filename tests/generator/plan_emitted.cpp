@@ -12,6 +12,8 @@
 #include <kiln/generator.hpp>
 #include <nlohmann/json.hpp>
 
+#include "generator/config/json_text.hpp"
+
 using namespace kiln;
 namespace fs = std::filesystem;
 
@@ -34,7 +36,7 @@ std::vector<Shipped> shipped_of_16_bits(const char* target) {
     text << std::ifstream(file).rdbuf();
     const Plan plan = make_plan(parse_config(text.str(), file.filename().string()));
     if (size_of(*plan.resolved().kv_dtype) != 2) continue;
-    out.push_back({plan, nlohmann::json::parse(plan.to_json())["systems"], generate(plan).text});
+    out.push_back({plan, json_of(plan.to_json())["systems"], generate(plan).text});
   }
   return out;
 }

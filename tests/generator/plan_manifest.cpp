@@ -7,6 +7,8 @@
 #include <kiln/error.hpp>
 #include <kiln/source.hpp>
 
+#include "generator/config/json_text.hpp"
+
 using namespace kiln;
 
 namespace {
@@ -40,7 +42,7 @@ Manifest sample_manifest() {
 
 std::string manifest_refusal(const nlohmann::ordered_json& json) {
   try {
-    manifest_from_json(json.dump());
+    manifest_from_json(write_json(json));
   } catch (const Error& error) {
     CHECK(error.code() == ErrorCode::bad_input);
     return error.what();
@@ -90,7 +92,7 @@ TEST_CASE("what serving kernels add survives a round trip, and damage to it is r
     CHECK(back.grid.block_keys == 64);
   }
   m.quantization = Quantization{Granularity::per_token, 0, DType::f32, Quantization::Layout::head_major};
-  const auto good = nlohmann::ordered_json::parse(to_json(m));
+  const auto good = json_of(to_json(m));
   CHECK(manifest_from_json(to_json(m)).quantization->layout == Quantization::Layout::head_major);
   const auto damaged = [&](const auto& change) {
     auto bad = good;
@@ -111,7 +113,7 @@ TEST_CASE("what serving kernels add survives a round trip, and damage to it is r
 }
 
 TEST_CASE("damaged manifests are refused at the damaged member") {
-  const auto good = nlohmann::ordered_json::parse(to_json(sample_manifest()));
+  const auto good = json_of(to_json(sample_manifest()));
   CHECK(manifest_refusal(good).empty());
   for (const auto& [name, value] : good.items()) {
     CAPTURE(name);
@@ -129,15 +131,15 @@ TEST_CASE("damaged manifests are refused at the damaged member") {
   CHECK(manifest_refusal(box).find("'box'") != std::string::npos);
   auto deep = good;
   deep["config"] = std::string(300000, '[');
-  CHECK(manifest_from_json(to_json(manifest_from_json(deep.dump()))).config_json.size() == 300000);
-  std::string nested = good.dump();
+  CHECK(manifest_from_json(to_json(manifest_from_json(write_json(deep)))).config_json.size() == 300000);
+  std::string nested = write_json(good);
   nested.insert(nested.rfind("\"config\":") + 9,
                 std::string(300000, '[') + std::string(300000, ']') + ",\"x\":");
   CHECK_THROWS_AS(manifest_from_json(nested), Error);
   // A million keys would take hours if they were kept.
   std::string keys = "{";
   for (int i = 0; i < 1'000'000; ++i) keys += "\"k" + std::to_string(i) + "\":0,";
-  CHECK_THROWS_WITH_AS(manifest_from_json(keys + good.dump().substr(1)),
+  CHECK_THROWS_WITH_AS(manifest_from_json(keys + write_json(good).substr(1)),
                        doctest::Contains("has at most 4096"), Error);
   for (const char* text : {"", "{", "[]", "null", "{\"name\": 1}"})
     CHECK_THROWS_AS(manifest_from_json(text), Error);

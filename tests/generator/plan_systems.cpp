@@ -11,6 +11,8 @@
 #include <kiln/generator.hpp>
 #include <nlohmann/json.hpp>
 
+#include "generator/config/json_text.hpp"
+
 using namespace kiln;
 namespace fs = std::filesystem;
 
@@ -39,7 +41,7 @@ const std::map<std::string, Names> kConstants{
 };
 
 nlohmann::json systems_of(const std::string& text) {
-  return nlohmann::json::parse(make_plan(parse_config(text, "test")).to_json())["systems"];
+  return json_of(make_plan(parse_config(text, "test")).to_json())["systems"];
 }
 
 }  // namespace

@@ -7,10 +7,12 @@
 #include <kiln/generator.hpp>
 #include <nlohmann/json.hpp>
 
+#include "generator/config/json_text.hpp"
+
 namespace kiln::test {
 
 inline Plan plan_of(const nlohmann::ordered_json& config) {
-  return make_plan(parse_config(config.dump(), "test"));
+  return make_plan(parse_config(write_json(config), "test"));
 }
 
 /// Violations of a config, none when it is legal.

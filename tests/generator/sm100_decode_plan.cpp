@@ -6,6 +6,7 @@
 #include <kiln/generator.hpp>
 #include <nlohmann/json.hpp>
 
+#include "generator/config/json_text.hpp"
 #include "tests/generator/plans.hpp"
 
 using namespace kiln;
@@ -20,7 +21,7 @@ Plan sm100_decode_plan(const Json& more) {
   return plan_of(config);
 }
 Json resolved(const Json& more) {
-  return Json::parse(sm100_decode_plan(more).to_json())["resolved"];
+  return json_of(sm100_decode_plan(more).to_json())["resolved"];
 }
 std::string refused_key(const Json& more) {
   try {
@@ -50,7 +51,7 @@ TEST_CASE("decode on sm_100a: keys fill the wide side, packed rows are 16, 32 or
 }
 
 TEST_CASE("decode on sm_100a: tensor memory holds two tiles of S' and O'") {
-  const Json plan = Json::parse(sm100_decode_plan({{"BM", 32}}).to_json());
+  const Json plan = json_of(sm100_decode_plan({{"BM", 32}}).to_json());
   const Json& pipelines = plan["systems"]["tma_consumer_pipeline"];
   CHECK(pipelines["k"]["tmem_1"] == 32);
   CHECK(pipelines["v"]["tmem_0"] == 64);
@@ -110,7 +111,7 @@ TEST_CASE("decode on sm_100a over a latent cache: tiles of 64 keys in one ring, 
   CHECK(resolved(latent({{"depth", 192}, {"ov_depth", 128}}))["num_kv_stages"] == 4);
 
   const Plan plan = sm100_decode_plan(latent(Json::object()));
-  const Json pipelines = Json::parse(plan.to_json())["systems"]["tma_consumer_pipeline"];
+  const Json pipelines = json_of(plan.to_json())["systems"]["tma_consumer_pipeline"];
   // S' of two tiles takes 2 x 64 columns, O' 4 x 64 for 512 columns of V.
   CHECK(pipelines["v"]["tmem_0"] == 128);
   CHECK(pipelines["k"]["slot_bytes"] == 64 * 576 * 2);
@@ -153,7 +154,7 @@ TEST_CASE("decode on sm_100a over latent rows of bytes: chunks of them, one plac
   CHECK(few["num_kv_stages"] == 7);
   CHECK(resolved(few) == few);
   const auto places = [&](const Json& config) {
-    const Json k = Json::parse(sm100_decode_plan(config).to_json())["systems"]["tma_consumer_pipeline"]["k"];
+    const Json k = json_of(sm100_decode_plan(config).to_json())["systems"]["tma_consumer_pipeline"]["k"];
     CHECK(k["num_qk_stages_effective"] ==
           (k["num_kv_stages"] == 2 ? Json(1) : resolved(config)["num_qk_stages"]));
     return k["num_kv_stages"].get<int>();
@@ -183,7 +184,7 @@ TEST_CASE("decode on sm_100a over latent rows of bytes: chunks of them, one plac
   }
   // Rotary columns have accumulators of their own where the others have scales.
   const auto first_of_o = [&](const Json& config) {
-    return Json::parse(sm100_decode_plan(config).to_json())["systems"]["tma_consumer_pipeline"]["v"]["tmem_0"]
+    return json_of(sm100_decode_plan(config).to_json())["systems"]["tma_consumer_pipeline"]["v"]["tmem_0"]
         .get<int>();
   };
   const Json scaled{

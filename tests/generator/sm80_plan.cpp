@@ -3,6 +3,7 @@
 
 #include <kiln/generator.hpp>
 #include <nlohmann/json.hpp>
+#include "generator/config/json_text.hpp"
 #include "generator/schedules/schedule.hpp"
 #include "tests/generator/plans.hpp"
 
@@ -23,7 +24,7 @@ Json with(Json config, const Json& more) {
 }  // namespace
 
 TEST_CASE("a minimal config resolves to tiles, swizzle and stages") {
-  const Json plan = Json::parse(plan_of(sm80_prefill()).to_json());
+  const Json plan = json_of(plan_of(sm80_prefill()).to_json());
   const Json& r = plan["resolved"];
   CHECK(r["schedule"] == "sm80_prefill");
   CHECK(r["BM"] == 64);
@@ -42,13 +43,12 @@ TEST_CASE("a minimal config resolves to tiles, swizzle and stages") {
   CHECK(plan["resources"]["num_threads"] == 128);
   CHECK(plan["resources"]["max_registers"] == 255);
   // A resolved config is legal and resolves to itself.
-  const Json again = Json::parse(make_plan(parse_config(r.dump(), "resolved")).to_json());
+  const Json again = json_of(make_plan(parse_config(write_json(r), "resolved")).to_json());
   CHECK(again["resolved"] == r);
 }
 
 TEST_CASE("derived constants keep their documented names and formulas") {
-  const Json plan =
-      Json::parse(plan_of(with(sm80_prefill(), {{"BN", 128}, {"BK", 32}, {"BM", 128}})).to_json());
+  const Json plan = json_of(plan_of(with(sm80_prefill(), {{"BN", 128}, {"BK", 32}, {"BM", 128}})).to_json());
   const Json &k = plan["systems"]["kv_buffer"]["k"], &v = plan["systems"]["kv_buffer"]["v"];
   CHECK(k["num_mmas"] == 128 / 8);
   CHECK(v["num_mmas"] == 128 / 8);
@@ -99,7 +99,7 @@ TEST_CASE("8-bit keys: one tile of 16 bits, stages of bytes") {
   const Json token = {{"kind", "paged"}, {"page_size", 16}, {"quantization", {{"granularity", "per_token"}}}};
   const Plan plan = plan_of(with(narrow, {{"operand", token}}));
   CHECK(plan.resources().smem_bytes == 16384 + 2 * 16384 + 2 * 64 * 4 + 16384);
-  const Json k = Json::parse(plan.to_json())["systems"]["kv_buffer"]["k"];
+  const Json k = json_of(plan.to_json())["systems"]["kv_buffer"]["k"];
   CHECK(k["smem_stage_bytes"] == 16384);
   CHECK(k["byte_stage_bytes"] == 8192);
   CHECK(k["vm_exact"] == 64 * 128 / 16 / 128);

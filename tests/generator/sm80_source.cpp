@@ -7,6 +7,8 @@
 #include <nlohmann/json.hpp>
 #include <regex>
 
+#include "generator/config/json_text.hpp"
+
 using namespace kiln;
 using Json = nlohmann::ordered_json;
 
@@ -19,7 +21,7 @@ KernelSource sm80_source(const Json& more = Json::object()) {
               {"depth", 128},
               {"name", "kernel_under_test"}};
   config.update(more);
-  return generate(make_plan(parse_config(config.dump(), "test")));
+  return generate(make_plan(parse_config(write_json(config), "test")));
 }
 int count(const std::string& text, const std::string& what) {
   int n = 0;

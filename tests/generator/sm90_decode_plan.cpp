@@ -3,6 +3,7 @@
 
 #include <kiln/generator.hpp>
 #include <nlohmann/json.hpp>
+#include "generator/config/json_text.hpp"
 #include "generator/schedules/schedule.hpp"
 #include "tests/generator/plans.hpp"
 
@@ -31,19 +32,19 @@ bool sm90_decode_refused_at(const Json& more, const std::string& pointer, const 
 
 TEST_CASE(
     "decode on sm_90a packs sixteen query rows, with two stages in each of two blocks or in one alone") {
-  const Json plan = Json::parse(sm90_decode_plan(Json::object()).to_json());
+  const Json plan = json_of(sm90_decode_plan(Json::object()).to_json());
   const Json& r = plan["resolved"];
   CHECK(r["schedule"] == "sm90_decode");
   CHECK(r["BM"] == 16);
   CHECK(r["BN"] == 64);
   CHECK(r["num_kv_stages"] == 2);
-  CHECK(Json::parse(sm90_decode_plan({{"depth", 64}}).to_json())["resolved"]["num_kv_stages"] ==
+  CHECK(json_of(sm90_decode_plan({{"depth", 64}}).to_json())["resolved"]["num_kv_stages"] ==
         3);  // half the bytes
   CHECK(r["num_threads"] == 160);
   CHECK(r["mma_shape"] == Json::array({64, 16, 16}));
   // Rows are query tokens times query heads; more than 16 of 16-bit keys stand on the M side.
   const auto rows = [](Json more) {
-    return Json::parse(sm90_decode_plan(more).to_json())["resolved"]["BM"].get<int>();
+    return json_of(sm90_decode_plan(more).to_json())["resolved"]["BM"].get<int>();
   };
   CHECK(rows({{"group", 4}}) == 8);
   CHECK(rows({{"group", 4}, {"queries", 2}}) == 8);
@@ -101,7 +102,7 @@ TEST_CASE("a multiprocessor takes no block more than planned, whatever registers
 TEST_CASE("a copy takes what no end of a page and no end of a tile cuts") {
   for (const int page : {1, 2, 4, 8, 16, 32, 64, 128, 256, 1024}) {
     CAPTURE(page);
-    const Json plan = Json::parse(sm90_decode_plan(paged(page)).to_json());
+    const Json plan = json_of(sm90_decode_plan(paged(page)).to_json());
     const Json& k = plan["systems"]["mha_operand"]["k"];
     CHECK(k["eff_page"] == std::min(page, 64));
     CHECK(k["num_pages"] == std::max(64 / page, 1));

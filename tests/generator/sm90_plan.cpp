@@ -5,6 +5,7 @@
 #include <kiln/generator.hpp>
 #include <nlohmann/json.hpp>
 #include <regex>
+#include "generator/config/json_text.hpp"
 #include "generator/config/keys.hpp"
 #include "generator/schedules/schedule.hpp"
 #include "tests/generator/plans.hpp"
@@ -29,7 +30,7 @@ int count_matches(const std::string& text, const std::string& pattern) {
 }  // namespace
 
 TEST_CASE("a minimal sm_90a config resolves to tiles, roles and stages") {
-  const Json plan = Json::parse(plan_of(sm90_prefill()).to_json());
+  const Json plan = json_of(plan_of(sm90_prefill()).to_json());
   const Json& r = plan["resolved"];
   CHECK(r["schedule"] == "sm90_prefill");
   CHECK(r["BM"] == 128);
@@ -45,8 +46,8 @@ TEST_CASE("a minimal sm_90a config resolves to tiles, roles and stages") {
 }
 
 TEST_CASE("the K and V rings have the constants of the consumer pipeline") {
-  const Json systems = Json::parse(
-      plan_of(sm90_prefill({{"num_qk_stages", 2}})).to_json())["systems"]["tma_consumer_pipeline"];
+  const Json systems =
+      json_of(plan_of(sm90_prefill({{"num_qk_stages", 2}})).to_json())["systems"]["tma_consumer_pipeline"];
   const Json &k = systems["k"], &v = systems["v"];
   CHECK(k["is_k_major"] == true);
   CHECK(k["BMN"] == 128);
@@ -80,7 +81,7 @@ TEST_CASE(
   for (const char* mask : {"none", "causal"}) {
     for (const int depth : {64, 128, 256}) {
       const KernelSource source = generate(plan_of(sm90_prefill({{"depth", depth}, {"mask", mask}})));
-      const int bn = Json::parse(source.manifest.config_json)["BN"];
+      const int bn = json_of(source.manifest.config_json)["BN"];
       const int bodies = std::string(mask) == "causal" ? 2 : 1;
       const auto called = [&](int n, const char* form) {
         return count_matches(source.text,
@@ -136,7 +137,7 @@ TEST_CASE("default tiles of FP8 with scales of tokens fit beside what finds the 
         Json config =
             sm90_prefill({{"dtype", "fp8_e4m3"}, {"depth", depth}, {"out_dtype", out}, {"operand", operand}});
         config["operand"]["quantization"] = {{"granularity", "per_token"}};
-        CAPTURE(config.dump());
+        CAPTURE(write_json(config));
         CHECK_NOTHROW(plan_of(config));
       }
 }

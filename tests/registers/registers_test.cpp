@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
+#include "generator/config/json_text.hpp"
 #include "tests/emulated_options.hpp"
 
 using namespace kiln;
@@ -13,9 +14,9 @@ using namespace kiln;
 namespace {
 
 void check_no_spills(nlohmann::ordered_json config, const char* more) {
-  config.update(nlohmann::ordered_json::parse(more));
-  CAPTURE(config.dump());
-  const auto binary = test::compiler().compile(generate(make_plan(parse_config(config.dump(), "test"))));
+  config.update(json_of(more));
+  CAPTURE(write_json(config));
+  const auto binary = test::compiler().compile(generate(make_plan(parse_config(write_json(config), "test"))));
   CHECK(binary->spill_bytes == 0);
   CHECK(binary->warnings.empty());
 }
@@ -42,7 +43,7 @@ TEST_CASE("sm_90a prefill over bytes with two scales a row takes tiles and pages
   };
   for (const auto& [depth, page_size] : {std::pair{128, 16}, {192, 1}, {192, 64}, {256, 16}}) {
     const nlohmann::ordered_json more = {{"depth", depth}, {"operand", operand(page_size, depth / 2)}};
-    check_no_spills(base, more.dump().c_str());
+    check_no_spills(base, write_json(more).c_str());
   }
 }
 
@@ -184,7 +185,7 @@ TEST_CASE("captured tensors leave the registers of a tile that the planner choos
            std::pair{R"({"target": "sm_100a", "operation": "decode", "group": 64, "depth": 128})", four},
        }) {
     nlohmann::ordered_json config = {{"operation", "prefill"}, {"dtype", "bf16"}};
-    config.update(nlohmann::ordered_json::parse(tensors));
+    config.update(json_of(tensors));
     check_no_spills(config, more);
   }
 }
@@ -259,7 +260,7 @@ TEST_CASE("windows that are open to one side compile without a warning") {
        })
     for (const char* keys : {R"({"mask": {"window": {"left": 640}}})",
                              R"({"mask": {"window": {"right": 65}}})", R"({"mask": {"window": {}}})"})
-      check_no_spills(nlohmann::ordered_json::parse(base), keys);
+      check_no_spills(json_of(base), keys);
 }
 
 TEST_CASE(
@@ -273,7 +274,8 @@ TEST_CASE(
   check_no_spills(base, three);
   check_no_spills(base, four);
   nlohmann::ordered_json wide = base;
-  wide.update(nlohmann::ordered_json::parse(four));
+  wide.update(json_of(four));
   wide["BN"] = 128;
-  CHECK_THROWS_WITH(make_plan(parse_config(wide.dump(), "test")), doctest::Contains("nearest legal: BN 64"));
+  CHECK_THROWS_WITH(make_plan(parse_config(write_json(wide), "test")),
+                    doctest::Contains("nearest legal: BN 64"));
 }

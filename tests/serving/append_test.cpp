@@ -7,6 +7,7 @@
 #include <kiln/kiln.hpp>
 #include <nlohmann/json.hpp>
 
+#include "generator/config/json_text.hpp"
 #include "generator/config/quantization.hpp"
 #include "tests/serving/emulated.hpp"
 #include "workbench/problem/rounding.hpp"
@@ -28,8 +29,8 @@ Config append_config(const std::string& keys) {
                                    {"dtype", "bf16"},
                                    {"depth", kAppendDepth},
                                    {"operand", {{"kind", "paged"}, {"page_size", kAppendPage}}}};
-  config.merge_patch(nlohmann::ordered_json::parse("{" + keys + "}"));
-  return parse_config(config.dump(), "test");
+  config.merge_patch(json_of("{" + keys + "}"));
+  return parse_config(write_json(config), "test");
 }
 
 }  // namespace

@@ -6,6 +6,7 @@
 #include <kiln/kiln.hpp>
 #include <nlohmann/json.hpp>
 
+#include "generator/config/json_text.hpp"
 #include "generator/config/quantization.hpp"
 #include "runtime/launch/problem.hpp"
 #include "tests/serving/ladder_check.hpp"
@@ -27,9 +28,9 @@ constexpr const char* kNvFp4 =
 Config block_scaled_config(const char* format, const std::string& keys) {
   nlohmann::ordered_json config = {
       {"target", "sm_100a"}, {"operation", "decode"}, {"dtype", "bf16"}, {"depth", 128}};
-  config.update(nlohmann::ordered_json::parse(std::string("{") + format + "}"));
-  config.merge_patch(nlohmann::ordered_json::parse("{" + keys + "}"));
-  return parse_config(config.dump(), "test");
+  config.update(json_of(std::string("{") + format + "}"));
+  config.merge_patch(json_of("{" + keys + "}"));
+  return parse_config(write_json(config), "test");
 }
 
 ProblemShape block_scaled_shape(const Config& c) {

@@ -5,6 +5,7 @@
 #include <kiln/kiln.hpp>
 #include <nlohmann/json.hpp>
 
+#include "generator/config/json_text.hpp"
 #include "runtime/launch/pack.hpp"
 #include "tests/serving/emulated.hpp"
 #include "workbench/verify/ladder.hpp"
@@ -16,7 +17,7 @@ namespace {
 
 LadderRun run_cache_rows(const nlohmann::ordered_json& config, const std::vector<LadderCase>& cases,
                          int said_first = -1) {
-  const Plan plan = make_plan(parse_config(config.dump(), "test"));
+  const Plan plan = make_plan(parse_config(write_json(config), "test"));
   KernelSource source = generate(plan);
   if (said_first >= 0) source.manifest.head_dim_offset = said_first;
   EmulatorOptions emulator;
@@ -30,8 +31,8 @@ void check_cache_rows(const char* target, const char* operation, int depth, int 
   nlohmann::ordered_json config = {
       {"target", target}, {"operation", operation},     {"dtype", "bf16"},          {"depth", depth},
       {"mask", "causal"}, {"cache_depth", cache_depth}, {"head_dim_offset", first}, {"lse", true}};
-  config.merge_patch(nlohmann::ordered_json::parse(std::string("{") + more + "}"));
-  const std::string text = config.dump();
+  config.merge_patch(json_of(std::string("{") + more + "}"));
+  const std::string text = write_json(config);
   CAPTURE(text);
   const LadderRun result = run_cache_rows(config, cases);
   for (const std::string& failure : result.check.failures) FAIL_CHECK(failure);

@@ -5,6 +5,7 @@
 #include <kiln/kiln.hpp>
 #include <nlohmann/json.hpp>
 
+#include "generator/config/json_text.hpp"
 #include "generator/systems/score_mod.hpp"
 #include "tests/emulated_options.hpp"
 #include "tests/serving/plans.hpp"
@@ -48,8 +49,8 @@ const Case kCases[] = {
 Plan captured_plan(const Case& c) {
   nlohmann::ordered_json config = {
       {"target", c.target}, {"operation", c.operation}, {"dtype", "bf16"}, {"depth", 64}, {"lse", true}};
-  config.update(nlohmann::ordered_json::parse(std::string("{") + c.keys + "}"));
-  config["score_mod"] = nlohmann::ordered_json::parse(c.mod);
+  config.update(json_of(std::string("{") + c.keys + "}"));
+  config["score_mod"] = json_of(c.mod);
   return plan_of(config);
 }
 

@@ -7,6 +7,7 @@
 #include <limits>
 #include <nlohmann/json.hpp>
 
+#include "generator/config/json_text.hpp"
 #include "generator/config/report.hpp"
 #include "generator/schedules/schedule.hpp"
 #include "tests/serving/ladder_check.hpp"
@@ -28,11 +29,10 @@ using kiln::test::upload;
 namespace {
 
 Json fold_config(const char* operation, const std::string& more = "") {
-  Json config =
-      Json::parse(R"({"target": "sm_90a", "dtype": "bf16", "depth": 128, "mask": "causal", "lse": true,
+  Json config = json_of(R"({"target": "sm_90a", "dtype": "bf16", "depth": 128, "mask": "causal", "lse": true,
       "operand": {"kind": "paged", "page_size": 16}, "tma_fold": "chunk_inner"})");
   config["operation"] = operation;
-  config.merge_patch(Json::parse("{" + more + "}"));
+  config.merge_patch(json_of("{" + more + "}"));
   return config;
 }
 
@@ -100,7 +100,7 @@ TEST_CASE("one copy of a page brings all its panels") {
   for (const char* operation : {"decode", "prefill"}) {
     CAPTURE(operation);
     const Plan plan = plan_of(fold_config(operation));
-    const auto systems = Json::parse(plan.to_json())["systems"];
+    const auto systems = json_of(plan.to_json())["systems"];
     for (const char* tensor : {"k", "v"}) {
       CHECK(systems["mha_operand"][tensor]["fold_chunks"] == 2);
       CHECK(systems["tma_consumer_pipeline"][tensor]["page_dense"] == true);

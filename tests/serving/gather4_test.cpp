@@ -9,6 +9,7 @@
 #include <limits>
 #include <nlohmann/json.hpp>
 
+#include "generator/config/json_text.hpp"
 #include "generator/config/report.hpp"
 #include "generator/schedules/schedule.hpp"
 #include "tests/serving/ladder_check.hpp"
@@ -30,11 +31,10 @@ using kiln::test::upload;
 namespace {
 
 Json gather4_config(const char* operation, const std::string& more = "") {
-  Json config =
-      Json::parse(R"({"target": "sm_100a", "dtype": "bf16", "depth": 128, "mask": "causal", "lse": true,
+  Json config = json_of(R"({"target": "sm_100a", "dtype": "bf16", "depth": 128, "mask": "causal", "lse": true,
       "operand": {"kind": "paged", "page_size": 4}})");
   config["operation"] = operation;
-  config.merge_patch(Json::parse("{" + more + "}"));
+  config.merge_patch(json_of("{" + more + "}"));
   return config;
 }
 constexpr const char* kLatent = R"("depth": 576, "ov_depth": 512, "v_from_k": true, "group": 16)";
@@ -117,7 +117,7 @@ TEST_CASE("rows that are gathered: maps, instructions, resolved members") {
   for (const char* operation : {"decode", "prefill"}) {
     CAPTURE(operation);
     const Plan plan = plan_of(with_page(operation, 16, true));
-    const Json report = Json::parse(plan.to_json());
+    const Json report = json_of(plan.to_json());
     CHECK(report["resolved"]["gather4"] == Json({{"tile_height", 4},
                                                  {"tile_width", 128},
                                                  {"tma_dtype", "bf16"},
@@ -138,13 +138,13 @@ TEST_CASE("rows that are gathered: maps, instructions, resolved members") {
     for (const auto& proof : plan.schedule().layout_proofs()) CHECK_MESSAGE(proof.holds, proof.what);
   }
   // the tile of blackwell.md: 64 rows of 576 columns
-  const Json report = Json::parse(
-      plan_of(
-          gathered_latent(R"(, "gather4": {"tile_height": 64, "tile_width": 576, "l2_promotion": "256B"})"))
-          .to_json());
+  const Json report =
+      json_of(plan_of(gathered_latent(
+                          R"(, "gather4": {"tile_height": 64, "tile_width": 576, "l2_promotion": "256B"})"))
+                  .to_json());
   CHECK(report["systems"]["mha_operand"]["k"]["gather4"] == Json({{"box_width", 64}, {"issues", 144}}));
   CHECK(report["resolved"]["gather4"]["l2_promotion"] == "256B");
-  CHECK(make_plan(parse_config(report["resolved"].dump(), "again")).to_json() == report.dump(2));
+  CHECK(make_plan(parse_config(write_json(report["resolved"]), "again")).to_json() == report.dump(2));
 }
 
 TEST_CASE("pages that leave boxes of fewer than four rows are gathered without the key") {
@@ -218,7 +218,7 @@ TEST_CASE("page numbers that are none are gathered as zeros") {
 TEST_CASE("rows that are gathered, at the ends of tiles") {
   std::uint64_t seed = 60;
   const auto check = [&](const Json& config) {
-    CAPTURE(config.dump());
+    CAPTURE(write_json(config));
     check_at_tile_ends(plan_of(config), ++seed);
   };
   for (const int rows : {1, 6, 64}) {
@@ -255,7 +255,7 @@ TEST_CASE("rotary columns beside gathered rows are gathered, too") {
       for (const int rows : {1, 6}) {
         const Json config =
             gathered_latent(text + bytes + R"(, "operand": {"page_size": )" + std::to_string(rows) + "}");
-        CAPTURE(config.dump());
+        CAPTURE(write_json(config));
         const std::string source = generate(plan_of(config)).text;
         CHECK(count(source, "&k_rope_map, ") == 1);
         CHECK(count(source, "tma_load") == 0);

@@ -7,16 +7,17 @@
 #include <kiln/generator.hpp>
 #include <nlohmann/json.hpp>
 
+#include "generator/config/json_text.hpp"
 #include "generator/config/report.hpp"
 
 namespace kiln::test {
 
 inline Plan plan_of(const nlohmann::ordered_json& config) {
-  return make_plan(parse_config(config.dump(), "test"));
+  return make_plan(parse_config(write_json(config), "test"));
 }
 /// With further keys: `keys` is JSON text without the braces.
 inline Plan plan_with(nlohmann::ordered_json config, const std::string& keys) {
-  config.update(nlohmann::ordered_json::parse("{" + keys + "}"));
+  config.update(json_of("{" + keys + "}"));
   return plan_of(config);
 }
 

@@ -5,6 +5,7 @@
 #include <kiln/kiln.hpp>
 #include <nlohmann/json.hpp>
 
+#include "generator/config/json_text.hpp"
 #include "tests/serving/emulated.hpp"
 #include "tests/serving/ladder_check.hpp"
 #include "tests/serving/plans.hpp"
@@ -89,11 +90,11 @@ TEST_CASE("ragged prefill: a long sequence among short ones costs what the two c
 // Of three tiles the first rows see two, and V of the last keys comes into the slot of the tile that they pass over.
 TEST_CASE("prefill whose first rows pass over a tile, and then fill every slot again") {
   for (const char* operand : {"contiguous", "ragged", "paged"}) {
-    auto config = nlohmann::ordered_json::parse(
+    auto config = json_of(
         R"({"target": "sm_90a", "operation": "prefill", "dtype": "bf16", "depth": 192,
         "ov_depth": 128, "mask": "causal", "lse": true})");
     config["operand"] = {{"kind", operand}};
     CAPTURE(operand);
-    kiln::test::check_at_tile_ends(make_plan(parse_config(config.dump(), "test")), 0);
+    kiln::test::check_at_tile_ends(make_plan(parse_config(write_json(config), "test")), 0);
   }
 }

@@ -8,6 +8,7 @@
 #include <kiln/kv_cache.hpp>
 #include <nlohmann/json.hpp>
 
+#include "generator/config/json_text.hpp"
 #include "generator/config/report.hpp"
 #include "generator/schedules/schedule.hpp"
 #include "runtime/launch/pack.hpp"
@@ -33,10 +34,10 @@ namespace {
 
 /// DeepSeek's cache as engines keep it: `ckv` of 512 columns and `k_pe` of 64; `more` is merged into it.
 Json separate_latent(const std::string& more = "") {
-  Json config = Json::parse(R"({"target": "sm_90a", "operation": "decode", "dtype": "bf16", "depth": 576,
+  Json config = json_of(R"({"target": "sm_90a", "operation": "decode", "dtype": "bf16", "depth": 576,
       "ov_depth": 512, "v_from_k": true, "rope_depth": 64, "rope": {"layout": "separate"},
       "operand": {"kind": "paged", "page_size": 64}, "lse": true})");
-  config.merge_patch(Json::parse("{" + more + "}"));
+  config.merge_patch(json_of("{" + more + "}"));
   return config;
 }
 /// The one violation, as "pointer: rule".
@@ -50,9 +51,9 @@ std::string body_of(const Json& config) {
 }
 /// DeepSeek's prefill over keys and values that are no latent ones; `more` is merged into it.
 Json prefill(const std::string& more) {
-  Json config = Json::parse(R"({"target": "sm_90a", "operation": "prefill", "dtype": "bf16", "depth": 192,
+  Json config = json_of(R"({"target": "sm_90a", "operation": "prefill", "dtype": "bf16", "depth": 192,
       "ov_depth": 128, "rope_depth": 64, "rope": {"layout": "separate"}, "mask": "causal", "lse": true})");
-  config.merge_patch(Json::parse("{" + more + "}"));
+  config.merge_patch(json_of("{" + more + "}"));
   return config;
 }
 
@@ -60,7 +61,7 @@ Json prefill(const std::string& more) {
 
 TEST_CASE("rotary columns in a tensor of their own: rows, maps, manifest") {
   const Plan plan = plan_of(separate_latent());
-  const Json report = Json::parse(plan.to_json());
+  const Json report = json_of(plan.to_json());
   CHECK(report["resolved"]["rope"] == Json({{"layout", "separate"}, {"dtype", "bf16"}}));
   CHECK(report["resolved"]["cache_depth"] == 512);
   CHECK(report["systems"]["mha_operand"]["k"]["rope_row_width"] == 64);
@@ -411,7 +412,7 @@ TEST_CASE("new rows go to both pools, and nothing else changes") {
                                  rope_wanted =
                                      pool_of(encode(DType::bf16, columns.rope), kRope * 2, kRope * 2);
 
-    const KernelSource source = make_append_kernel(parse_config(json.dump(), "test"));
+    const KernelSource source = make_append_kernel(parse_config(write_json(json), "test"));
     const auto kernel = emulated().load(source);
     CHECK(kernel->binary().warnings.empty());
     CHECK_NOTHROW(check_roles(manifest_from_json(to_json(source.manifest))));

@@ -6,6 +6,7 @@
 #include <kiln/kv_cache.hpp>
 #include <nlohmann/json.hpp>
 
+#include "generator/config/json_text.hpp"
 #include "generator/config/report.hpp"
 #include "generator/schedules/schedule.hpp"
 #include "runtime/launch/pack.hpp"
@@ -29,10 +30,10 @@ namespace {
 /// DeepSeek's rows: 512 bytes and 64 columns of 16 bits; `more` is merged into it.
 Json tail_latent(const std::string& more = "") {
   Json config =
-      Json::parse(R"({"target": "sm_90a", "operation": "decode", "dtype": "bf16", "kv_dtype": "fp8_e4m3",
+      json_of(R"({"target": "sm_90a", "operation": "decode", "dtype": "bf16", "kv_dtype": "fp8_e4m3",
       "depth": 576, "ov_depth": 512, "v_from_k": true, "rope_depth": 64, "rope": {"layout": "tail"},
       "operand": {"kind": "paged", "page_size": 64, "quantization": {"granularity": "per_tensor"}}, "lse": true})");
-  config.merge_patch(Json::parse("{" + more + "}"));
+  config.merge_patch(json_of("{" + more + "}"));
   return config;
 }
 /// The one violation, as "pointer: rule".
@@ -44,7 +45,7 @@ std::string tail_refusal(const std::string& more) {
 
 TEST_CASE("rows with a tail: their length, their two maps, the documented rope map") {
   const Plan plan = plan_of(tail_latent());
-  const Json report = Json::parse(plan.to_json());
+  const Json report = json_of(plan.to_json());
   CHECK(report["resolved"]["rope"] == Json({{"layout", "tail"}, {"padded_depth", 512}, {"dtype", "bf16"}}));
   CHECK(report["resolved"]["cache_depth"] == 640);
   // F-51
@@ -288,7 +289,7 @@ TEST_CASE("new rows of a latent cache are stored as the host stores them, and no
        R"("operand": {"page_size": 8, "quantization": {"granularity": 128}}, "dtype": "fp16", "rope_depth": 48, "ov_depth": 96, "depth": 176)",
        R"("operand": {"page_size": 8, "quantization": null}, "kv_dtype": null, "rope_depth": null, "rope": null)"}) {
     CAPTURE(more);
-    Json keys = Json::parse("{\"depth\": 192, \"ov_depth\": 128, " + more + "}");
+    Json keys = json_of("{\"depth\": 192, \"ov_depth\": 128, " + more + "}");
     Json json = tail_latent();
     json.merge_patch(keys);
     const Config resolved = plan_of(json).resolved();
@@ -318,7 +319,7 @@ TEST_CASE("new rows of a latent cache are stored as the host stores them, and no
                   expected.begin() + at * static_cast<std::int64_t>(row_bytes));
     }
 
-    const auto kernel = emulated().load(make_append_kernel(parse_config(json.dump(), "test")));
+    const auto kernel = emulated().load(make_append_kernel(parse_config(write_json(json), "test")));
     CHECK(kernel->binary().warnings.empty());
     DeviceBuffer pool = emulated().allocate(expected.size());
     pool.fill(std::byte{0xa5});

@@ -4,6 +4,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "generator/config/json_text.hpp"
 #include "tests/serving/ladder_check.hpp"
 #include "tests/serving/plans.hpp"
 
@@ -17,7 +18,7 @@ Plan divided_plan(const char* keys) {
   json config = {{"name", "sums"},  {"target", "sm_90a"}, {"operation", "decode"},
                  {"dtype", "bf16"}, {"depth", 128},       {"mask", "causal"},
                  {"lse", true}};
-  config.update(json::parse(keys));
+  config.update(json_of(keys));
   return plan_of(config);
 }
 

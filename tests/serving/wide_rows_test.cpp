@@ -5,6 +5,7 @@
 #include <kiln/kiln.hpp>
 #include <nlohmann/json.hpp>
 
+#include "generator/config/json_text.hpp"
 #include "runtime/launch/geometry.hpp"
 #include "tests/serving/emulated.hpp"
 #include "tests/serving/plans.hpp"
@@ -19,7 +20,7 @@ namespace {
 
 Json wide_config(const char* target, const char* operation, const char* more) {
   Json config = {{"target", target}, {"operation", operation}, {"dtype", "bf16"}};
-  config.merge_patch(Json::parse(more));
+  config.merge_patch(json_of(more));
   return config;
 }
 
