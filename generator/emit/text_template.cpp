@@ -71,6 +71,13 @@ class Conditions {
 
 Holes& Holes::text(std::string_view name, std::string value) {
   texts_.insert_or_assign(std::string(name), std::move(value));
+  lines_.erase(std::string(name));
+  return *this;
+}
+
+Holes& Holes::lines(std::string_view name, Lines value) {
+  texts_.insert_or_assign(std::string(name), value.text());
+  lines_.insert_or_assign(std::string(name), std::move(value));
   return *this;
 }
 
@@ -88,6 +95,11 @@ const std::string& Holes::text_of(std::string_view name) const {
   const auto found = texts_.find(name);
   if (found == texts_.end()) fail("no text for the hole", name);
   return found->second;
+}
+
+const Lines* Holes::lines_of(std::string_view name) const {
+  const auto found = lines_.find(name);
+  return found == lines_.end() ? nullptr : &found->second;
 }
 
 bool Holes::is(std::string_view condition) const {
@@ -116,8 +128,13 @@ Lines fill_text(std::string_view text, const Holes& holes, LineOrigin first) {
       continue;
     }
     const int indent = static_cast<int>(line.find_first_not_of(' '));
-    for (std::string_view lines = holes.text_of(hole); conditions.shown() && !lines.empty();)
-      out.add_line(take_line(lines), indent, origin);
+    std::string_view lines = holes.text_of(hole);
+    if (!conditions.shown()) continue;
+    if (const Lines* const known = holes.lines_of(hole)) {
+      out.add(*known, indent);
+      continue;
+    }
+    while (!lines.empty()) out.add_line(take_line(lines), indent, origin);
   }
   if (!conditions.closed()) fail("no end of a condition", "if");
   return out;

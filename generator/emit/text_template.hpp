@@ -19,16 +19,21 @@ namespace kiln {
 class Holes {
  public:
   Holes& text(std::string_view name, std::string value);
+  /// Where the hole has its line to itself, these keep their origins.
+  Holes& lines(std::string_view name, Lines value);
   /// The holes `name` and `name-1`.
   Holes& number(std::string_view name, int value);
   Holes& when(std::string_view name, bool value);
 
   /// Throws Error (internal) for a name that was not given.
   const std::string& text_of(std::string_view name) const;
+  /// Null where the hole was not given as lines.
+  const Lines* lines_of(std::string_view name) const;
   bool is(std::string_view condition) const;
 
  private:
-  std::map<std::string, std::string, std::less<>> texts_;
+  std::map<std::string, std::string, std::less<>> texts_;  ///< of every hole
+  std::map<std::string, Lines, std::less<>> lines_;
   std::map<std::string, bool, std::less<>> conditions_;
 };
 

@@ -84,10 +84,10 @@ class Writer {
 
 /// What `emit`, called with a writer, writes.
 template <class Emit>
-std::string text_of(const Emit& emit) {
+Lines lines_of(const Emit& emit) {
   Writer w;
   emit(w);
-  return w.text();
+  return w.take();
 }
 
 }  // namespace kiln

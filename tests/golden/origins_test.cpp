@@ -6,6 +6,7 @@
 #include <fstream>
 #include <iterator>
 #include <map>
+#include <regex>
 #include <set>
 #include <sstream>
 #include <string>
@@ -26,7 +27,7 @@ KernelSource source_of(const fs::path& config) {
 
 std::vector<fs::path> shipped() {
   std::vector<fs::path> out;
-  for (const char* target : {"sm_80", "sm_90a", "gfx90a", "gfx942", "gfx950"}) {
+  for (const char* target : {"sm_80", "sm_90a", "sm_100a", "sm_103a", "gfx90a", "gfx942", "gfx950"}) {
     for (const auto& file : fs::directory_iterator(KILN_SOURCE_DIR "/configs/" + std::string(target)))
       out.push_back(file.path());
   }
@@ -55,7 +56,24 @@ std::string without_indent(const std::string& line) {
   return start == std::string::npos ? "" : line.substr(start);
 }
 
-/// The line of kiln that wrote an emitted line is there; one of a template without a hole is that line.
+std::vector<std::string> names_of(const std::string& line) {
+  static const std::regex name("[A-Za-z_][A-Za-z_0-9]*");
+  return {std::sregex_token_iterator(line.begin(), line.end(), name), std::sregex_token_iterator()};
+}
+
+/// Whether a loop of one round around `there` made `emitted` of it: the counter is gone, other names stay in order.
+bool without_counter(const std::string& emitted, const std::string& there) {
+  const std::vector<std::string> all = names_of(there);
+  std::size_t at = 0;
+  for (const std::string& name : names_of(emitted)) {
+    while (at < all.size() && all[at] != name) ++at;
+    if (at++ == all.size()) return false;
+  }
+  return true;
+}
+
+/// The line of kiln that wrote an emitted line is there; one of a template without a hole is that line, or what was left
+/// of it.
 void check_line(const std::string& emitted, const LineOrigin& origin) {
   const std::string file(origin.file);
   CAPTURE(file);
@@ -65,7 +83,10 @@ void check_line(const std::string& emitted, const LineOrigin& origin) {
   REQUIRE(static_cast<std::size_t>(origin.line) <= lines.size());
   const std::string& there = lines[static_cast<std::size_t>(origin.line - 1)];
   if (file.starts_with("templates/") && there.find("${") == std::string::npos)
-    CHECK(there.find(without_indent(emitted)) != std::string::npos);  // a part of it where it was too long
+    CHECK_MESSAGE(
+        (there.find(without_indent(emitted)) != std::string::npos  // a part of it where it was too long
+         || without_counter(emitted, there)),
+        emitted);
 }
 
 TEST_CASE("every line of every shipped kernel has its origin") {
@@ -82,8 +103,9 @@ TEST_CASE("every line of every shipped kernel has its origin") {
     }
   }
   for (const char* file : {"templates/stream_k.cuh", "templates/sm90.cuh", "templates/cdna.hip",
-                           "generator/schedules/sm90_prefill/consumer.cpp", "generator/emit/head.cpp"})
-    CHECK_MESSAGE(files.contains(file), file);
+                           "templates/sm100.cuh", "generator/schedules/sm90_prefill/consumer.cpp",
+                           "generator/schedules/sm100_prefill/softmax.cpp", "generator/emit/head.cpp"})
+    CHECK_MESSAGE(files.contains(file), std::string(file));
 }
 
 TEST_CASE("the origin of a line is the statement that wrote it") {

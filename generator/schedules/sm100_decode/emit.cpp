@@ -84,7 +84,7 @@ Prelude prelude_of(const DecodePlan& p, const Rings& rings, const KeyScales& sca
 void emit_body(Writer& w, const Holes& holes) {
   w.raw(fill_template("sm100_decode.cuh", "setup", holes));
   for (const char* role : {"softmax", "products"}) w.raw(fill_template("sm100_decode.cuh", role, holes));
-  w.raw(holes.text_of("converters"));
+  w.raw(*holes.lines_of("converters"));
   for (const char* role : {"copies", "end"}) w.raw(fill_template("sm100_decode.cuh", role, holes));
 }
 

@@ -72,12 +72,12 @@ constexpr std::pair<const char*, RingEmit> kRingBlocks[] = {
 
 void add_ring_blocks(Holes& holes, const DecodePlan& p, const Rings& rings) {
   for (const auto& block : kRingBlocks)
-    holes.text(block.first, text_of([&](Writer& w) { block.second(w, rings); }));
-  holes.text("issue_output", text_of([&](Writer& w) { emit_issue_output(w, p, rings); }));
-  holes.text("consumer_states", text_of([&](Writer& w) {
-               p.k->ring().emit_state(w, false);
-               rings.emit_v_state(w);
-             }));
+    holes.lines(block.first, lines_of([&](Writer& w) { block.second(w, rings); }));
+  holes.lines("issue_output", lines_of([&](Writer& w) { emit_issue_output(w, p, rings); }));
+  holes.lines("consumer_states", lines_of([&](Writer& w) {
+                p.k->ring().emit_state(w, false);
+                rings.emit_v_state(w);
+              }));
 }
 
 void add_numbers(Holes& holes, const DecodePlan& p) {
@@ -200,9 +200,9 @@ void add_lanes(Holes& holes, const DecodePlan& p) {
 }
 
 /// A section of the template without the blank lines at its end; none without a name.
-std::string section(std::string_view name, const Holes& holes) {
-  if (name.empty()) return "";
-  return fill_section("sm100_decode.cuh", name, holes).text();
+Lines section(std::string_view name, const Holes& holes) {
+  if (name.empty()) return {};
+  return fill_section("sm100_decode.cuh", name, holes);
 }
 
 /// Of set-up: what stands there or does not.
@@ -214,7 +214,7 @@ void add_conditional_lines(Holes& holes, const DecodePlan& p, bool converters_wa
   holes.text("odd_flag", p.hidden.on() ? fmt::format("*(int*)(smem_bytes + {}) = 0;\n", p.smem_odd) : "");
   const bool late = !p.stream->range_reads_lengths();
   const bool unwritten = p.latent_bytes() ? p.k_columns != p.rings.padded_qk : p.ov_depth != p.padded_ov();
-  holes.text("zero_columns", unwritten ? section("zero_columns", holes) : "");
+  holes.lines("zero_columns", section(unwritten ? "zero_columns" : "", holes));
   // The role reads lengths, which the range did not need, or scales.
   holes.text("wait_for_lengths",
              converters_wait ? "if (launch_before != 2) wait_for_launch_before();\n" : "");
@@ -228,14 +228,14 @@ void add_conditional_lines(Holes& holes, const DecodePlan& p, bool converters_wa
 
 /// What scales do in each role, beside what the rings do there.
 void add_scale_blocks(Holes& holes, const Rings& rings, const KeyScales& scales) {
-  holes.text("places", text_of([&](Writer& w) { rings.emit_places(w), scales.emit_places(w); }));
-  holes.text("v_state", text_of([&](Writer& w) { rings.emit_softmax_state(w), scales.emit_state(w); }));
-  holes.text("head_scale", text_of([&](Writer& w) { scales.emit_item(w); }));
-  holes.text("softmax_step", text_of([&](Writer& w) { rings.emit_softmax_step(w), scales.emit_step(w); }));
-  holes.text("turn", text_of([&](Writer& w) { scales.emit_turn(w); }));
-  holes.text("scales_of_item", text_of([&](Writer& w) { scales.emit_load_first(w); }));
-  holes.text("scales_of_tile", text_of([&](Writer& w) { scales.emit_load_ahead(w); }));
-  holes.text("next_turn", text_of([&](Writer& w) { scales.emit_next_turn(w); }));
+  holes.lines("places", lines_of([&](Writer& w) { rings.emit_places(w), scales.emit_places(w); }));
+  holes.lines("v_state", lines_of([&](Writer& w) { rings.emit_softmax_state(w), scales.emit_state(w); }));
+  holes.lines("head_scale", lines_of([&](Writer& w) { scales.emit_item(w); }));
+  holes.lines("softmax_step", lines_of([&](Writer& w) { rings.emit_softmax_step(w), scales.emit_step(w); }));
+  holes.lines("turn", lines_of([&](Writer& w) { scales.emit_turn(w); }));
+  holes.lines("scales_of_item", lines_of([&](Writer& w) { scales.emit_load_first(w); }));
+  holes.lines("scales_of_tile", lines_of([&](Writer& w) { scales.emit_load_ahead(w); }));
+  holes.lines("next_turn", lines_of([&](Writer& w) { scales.emit_next_turn(w); }));
 }
 
 }  // namespace
@@ -248,17 +248,18 @@ Holes holes_of(const DecodePlan& p, const Rings& rings, const KeyScales& scales)
   add_ring_blocks(holes, p, rings);
   add_scale_blocks(holes, rings, scales);
   scales.add_texts(holes);
-  for (const auto& block : kBlocks) holes.text(block.first, text_of([&](Writer& w) { block.second(w, p); }));
+  for (const auto& block : kBlocks)
+    holes.lines(block.first, lines_of([&](Writer& w) { block.second(w, p); }));
   add_conditional_lines(holes, p, rings.converters_wait());
   holes.when("splits", p.stream->splits()).when("sink", p.results.sink()).when("lse", p.results.lse());
   holes.when("hidden", p.hidden.on()).when("token", p.token_scale).when("rotary", p.rope_sums());
-  holes.text("copy_q", section(rings.query(), holes))
-      .text("await_output", section(rings.await_output(), holes));
-  holes.text("zero_tail", section(rings.zero_tail(), holes));
-  holes.text("tile_scale", section(scales.scores(), holes)).text("weigh", section(scales.values(), holes));
-  holes.text("tile_products", section(rings.products(), holes));
-  holes.text("converters", section(rings.converters(), holes));
-  holes.text("epilogue", section("epilogue", holes));
+  holes.lines("copy_q", section(rings.query(), holes))
+      .lines("await_output", section(rings.await_output(), holes));
+  holes.lines("zero_tail", section(rings.zero_tail(), holes));
+  holes.lines("tile_scale", section(scales.scores(), holes)).lines("weigh", section(scales.values(), holes));
+  holes.lines("tile_products", section(rings.products(), holes));
+  holes.lines("converters", section(rings.converters(), holes));
+  holes.lines("epilogue", section("epilogue", holes));
   return holes;
 }
 

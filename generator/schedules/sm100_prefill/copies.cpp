@@ -150,15 +150,15 @@ void emit_copies(Writer& w, const Parts& parts, Holes holes) {
   const KeyCopies& copies = *parts.copies;
   holes.text("condition", copies.condition()).text("title", copies.title()).text("one", copies.one());
   holes.text("whose_q", parts.tiles->whose_q());
-  holes.text("producer_states", text_of([&](Writer& b) {
-               copies.emit_state(b);
-               p.k->ring().emit_state(b, true), p.v->ring().emit_state(b, true);
-             }));
-  holes.text("items", parts.items->head(copies.reader()).text());
-  holes.text("load_k", text_of([&](Writer& b) { copies.emit_tile(b, *p.k, "k"); }));
-  holes.text("load_v", text_of([&](Writer& b) { copies.emit_tile(b, *p.v, "v"); }));
-  holes.text("load_q", text_of([&](Writer& b) { emit_queries(b, parts); }));
-  holes.text("finder", parts.items->finder().text());
+  holes.lines("producer_states", lines_of([&](Writer& b) {
+                copies.emit_state(b);
+                p.k->ring().emit_state(b, true), p.v->ring().emit_state(b, true);
+              }));
+  holes.lines("items", parts.items->head(copies.reader()));
+  holes.lines("load_k", lines_of([&](Writer& b) { copies.emit_tile(b, *p.k, "k"); }));
+  holes.lines("load_v", lines_of([&](Writer& b) { copies.emit_tile(b, *p.v, "v"); }));
+  holes.lines("load_q", lines_of([&](Writer& b) { emit_queries(b, parts); }));
+  holes.lines("finder", parts.items->finder());
   w.raw(section("copies", holes));
 }
 

@@ -56,17 +56,17 @@ void add_output_functions(Holes& holes, const Parts& parts) {
 
 void emit_correction(Writer& w, const Parts& parts, Holes holes) {
   const WorkItems& items = *parts.items;
-  holes.text("items", items.head(ItemReader::warp).text());
+  holes.lines("items", items.head(ItemReader::warp));
   holes.text("whose_o", parts.tiles->whose_o()).text("o_of_tile", parts.tiles->o_of_tile());
-  holes.text("turn", parts.tiles->turn()).text("follow", parts.tiles->follow(holes).text());
-  holes.text("tail_state", text_of([&](Writer& b) { items.emit_tail_state(b); }));
-  holes.text("zero_tail", items.zero_tail().text());
-  holes.text("tail_step", text_of([&](Writer& b) { items.emit_tail_step(b); }));
-  holes.text("odd", text_of([&](Writer& b) { parts.hidden->emit_state(b); }));
+  holes.text("turn", parts.tiles->turn()).lines("follow", parts.tiles->follow(holes));
+  holes.lines("tail_state", lines_of([&](Writer& b) { items.emit_tail_state(b); }));
+  holes.lines("zero_tail", items.zero_tail());
+  holes.lines("tail_step", lines_of([&](Writer& b) { items.emit_tail_step(b); }));
+  holes.lines("odd", lines_of([&](Writer& b) { parts.hidden->emit_state(b); }));
   holes.text("taken", parts.hidden->taken());
-  holes.text("store", items.store().text());
-  holes.text("stored", text_of([&](Writer& b) { items.emit_stored(b); }));
-  holes.text("repair", text_of([&](Writer& b) { parts.hidden->emit_repair(b); }));
+  holes.lines("store", items.store());
+  holes.lines("stored", lines_of([&](Writer& b) { items.emit_stored(b); }));
+  holes.lines("repair", lines_of([&](Writer& b) { parts.hidden->emit_repair(b); }));
   w.raw(section("correction", holes));
 }
 

@@ -124,7 +124,7 @@ void add_memory(Holes& holes, const PrefillPlan& p) {
 }
 
 void emit_functions(Writer& w, const Parts& parts, Holes holes) {
-  holes.text("exponentials", exponentials(parts).text());
+  holes.lines("exponentials", exponentials(parts));
   add_product_functions(holes, parts);
   add_output_functions(holes, parts);
   w.raw(fill_template("sm100_prefill.cuh", "functions", holes));
@@ -132,20 +132,20 @@ void emit_functions(Writer& w, const Parts& parts, Holes holes) {
 
 void emit_setup(Writer& w, const Parts& parts, Holes holes) {
   const PrefillPlan& p = parts.plan;
-  holes.text("ring_addresses", text_of([&](Writer& b) {
-               p.k->ring().emit_addresses(b, p.smem_k_barriers);
-               p.v->ring().emit_addresses(b, p.smem_v_barriers);
-               parts.items->emit_addresses(b);
-             }));
-  holes.text("ring_init", text_of([&](Writer& b) {
-               p.k->ring().emit_init(b, 1, 1);
-               if (!p.fa4.shared_ring) p.v->ring().emit_init(b, 1, 1);
-               parts.items->emit_init(b);
-             }));
-  holes.text("barrier_note", parts.tiles->barriers(holes).text());
+  holes.lines("ring_addresses", lines_of([&](Writer& b) {
+                p.k->ring().emit_addresses(b, p.smem_k_barriers);
+                p.v->ring().emit_addresses(b, p.smem_v_barriers);
+                parts.items->emit_addresses(b);
+              }));
+  holes.lines("ring_init", lines_of([&](Writer& b) {
+                p.k->ring().emit_init(b, 1, 1);
+                if (!p.fa4.shared_ring) p.v->ring().emit_init(b, 1, 1);
+                parts.items->emit_init(b);
+              }));
+  holes.lines("barrier_note", parts.tiles->barriers(holes));
   holes.text("columns_note", parts.tiles->columns());
-  holes.text("rest_init", text_of([&](Writer& b) { parts.pieces->emit_init(b); }));
-  holes.text("barrier_init", parts.tiles->init(holes).text());
+  holes.lines("rest_init", lines_of([&](Writer& b) { parts.pieces->emit_init(b); }));
+  holes.lines("barrier_init", parts.tiles->init(holes));
   w.raw(fill_template("sm100_prefill.cuh", "setup", holes));
 }
 

@@ -61,7 +61,7 @@ struct FoundItems {
   static Lines head(ItemReader reader, const char* place, const char* number, const std::string& decode) {
     Holes holes;
     holes.text("number", number).text("place", place).text("decode", decode);
-    holes.text("read", section(reader == ItemReader::warp ? "read_by_warp" : "read_by_thread", holes).text());
+    holes.lines("read", section(reader == ItemReader::warp ? "read_by_warp" : "read_by_thread", holes));
     return section("found_items", holes);
   }
 };
@@ -133,15 +133,15 @@ class RaggedItems final : public WorkItems {
     Holes holes;
     holes.number("BN", p_.BN).number("chunks", p_.fa4.swizzle_bytes / 16);
     holes.number("softmax_threads", p_.softmax_threads());
-    holes.text("wait_v", text_of([&](Writer& w) { p_.v->emit_wait(w, 0); }));
-    holes.text("zero_v", text_of([&](Writer& w) { p_.v->emit_zero(w); }));
+    holes.lines("wait_v", lines_of([&](Writer& w) { p_.v->emit_wait(w, 0); }));
+    holes.lines("zero_v", lines_of([&](Writer& w) { p_.v->emit_zero(w); }));
     return section("zero_tail", holes);
   }
   void emit_tail_step(Writer& w) const override { p_.v->ring().emit_step(w); }
   Lines store() const override {
     Holes holes;
-    holes.text("store_rows", text_of([&](Writer& w) { emit_rows(w); }));
-    holes.text("store_boxes", text_of([&](Writer& w) { emit_boxes_of_o(w, p_, *this); }));
+    holes.lines("store_rows", lines_of([&](Writer& w) { emit_rows(w); }));
+    holes.lines("store_boxes", lines_of([&](Writer& w) { emit_boxes_of_o(w, p_, *this); }));
     return section("ragged_store", holes);
   }
   void emit_stored(Writer& w) const override { w.line("__syncwarp();"); }

@@ -33,20 +33,20 @@ void emit_pv(Writer& w, const PrefillPlan& p, int begin, int end) {
 
 void add_product_functions(Holes& holes, const Parts& parts) {
   const PrefillPlan& p = parts.plan;
-  holes.text("issue_scores", text_of([&](Writer& w) { emit_issue_scores(w, parts); }));
-  holes.text("first_products", text_of([&](Writer& w) { emit_pv(w, p, 0, p.first_keys()); }));
-  holes.text("rest_products", text_of([&](Writer& w) { parts.pieces->emit_rest_products(w); }));
+  holes.lines("issue_scores", lines_of([&](Writer& w) { emit_issue_scores(w, parts); }));
+  holes.lines("first_products", lines_of([&](Writer& w) { emit_pv(w, p, 0, p.first_keys()); }));
+  holes.lines("rest_products", lines_of([&](Writer& w) { parts.pieces->emit_rest_products(w); }));
 }
 
 void emit_products(Writer& w, const Parts& parts, Holes holes) {
   const PrefillPlan& p = parts.plan;
-  holes.text("items", parts.items->head(ItemReader::thread).text());
-  holes.text("construct", text_of([&](Writer& b) {
-               p.k->emit_construct(b), p.v->emit_construct(b);
-               p.k->ring().emit_state(b, false), p.v->ring().emit_state(b, false);
-             }));
+  holes.lines("items", parts.items->head(ItemReader::thread));
+  holes.lines("construct", lines_of([&](Writer& b) {
+                p.k->emit_construct(b), p.v->emit_construct(b);
+                p.k->ring().emit_state(b, false), p.v->ring().emit_state(b, false);
+              }));
   holes.text("issuer", parts.blocks->issuer());
-  holes.text("turn", parts.tiles->turn()).text("tiles_of_item", parts.tiles->products(holes).text());
+  holes.text("turn", parts.tiles->turn()).lines("tiles_of_item", parts.tiles->products(holes));
   w.raw(section("products", holes));
 }
 

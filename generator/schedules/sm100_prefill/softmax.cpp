@@ -103,11 +103,11 @@ void emit_scores(Writer& w, const Parts& parts) {
   parts.scores->emit_max(w);
 }
 
-std::string lse_text(const Parts& parts) {
-  if (!parts.plan.results.lse()) return "";
+Lines lse_lines(const Parts& parts) {
+  if (!parts.plan.results.lse()) return {};
   Holes holes;
   holes.text("lse_row", parts.items->lse_row()).text("natural_max", parts.row_end->natural_max());
-  return section("lse", holes).text();
+  return section("lse", holes);
 }
 
 }  // namespace
@@ -131,20 +131,20 @@ void emit_softmax(Writer& w, const Parts& parts, Holes holes) {
   const PrefillPlan& p = parts.plan;
   const RowSoftmax softmax = p.softmax();
   holes.number("threshold", softmax.threshold()).text("scale_log2", p.scale_log2());
-  holes.text("items", parts.items->head(ItemReader::warp).text());
-  holes.text("rest_address", text_of([&](Writer& b) { parts.pieces->emit_address(b); }));
-  holes.text("addresses", parts.tiles->addresses(holes).text());
+  holes.lines("items", parts.items->head(ItemReader::warp));
+  holes.lines("rest_address", lines_of([&](Writer& b) { parts.pieces->emit_address(b); }));
+  holes.lines("addresses", parts.tiles->addresses(holes));
   holes.text("place_of_s", parts.tiles->place_of_s(holes)).text("step", parts.tiles->step());
-  holes.text("item", text_of([&](Writer& b) { emit_item(b, parts); }));
+  holes.lines("item", lines_of([&](Writer& b) { emit_item(b, parts); }));
   holes.text("load_scores", parts.scores->load());
-  holes.text("scores", text_of([&](Writer& b) { emit_scores(b, parts); }));
-  holes.text("subtract", text_of([&](Writer& b) { softmax.emit_subtract(b); }));
-  holes.text("shift", text_of([&](Writer& b) { parts.elements->emit_shift(b); }));
-  holes.text("first_p", text_of([&](Writer& b) { softmax.emit_exp(b, 0, p.first_keys()); }));
-  holes.text("rest_p", text_of([&](Writer& b) { parts.pieces->emit_rest(b); }));
-  holes.text("inverse", parts.row_end->inverse().text());
+  holes.lines("scores", lines_of([&](Writer& b) { emit_scores(b, parts); }));
+  holes.lines("subtract", lines_of([&](Writer& b) { softmax.emit_subtract(b); }));
+  holes.lines("shift", lines_of([&](Writer& b) { parts.elements->emit_shift(b); }));
+  holes.lines("first_p", lines_of([&](Writer& b) { softmax.emit_exp(b, 0, p.first_keys()); }));
+  holes.lines("rest_p", lines_of([&](Writer& b) { parts.pieces->emit_rest(b); }));
+  holes.lines("inverse", parts.row_end->inverse());
   holes.text("arrive_p", parts.blocks->arrive("p_full"));
-  holes.text("lse", lse_text(parts));
+  holes.lines("lse", lse_lines(parts));
   w.raw(section("softmax", holes));
 }
 

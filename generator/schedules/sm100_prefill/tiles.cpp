@@ -11,8 +11,8 @@ Lines tile_section(const char* name, const Holes& holes) {
 
 /// Products with P, as both forms name what they need.
 void add_values(Holes& holes, const PrefillPlan& p) {
-  holes.text("wait_v", text_of([&](Writer& b) { p.v->emit_wait(b, 0); }));
-  holes.text("release_v", text_of([&](Writer& b) { p.v->emit_release(b, 0); }));
+  holes.lines("wait_v", lines_of([&](Writer& b) { p.v->emit_wait(b, 0); }));
+  holes.lines("release_v", lines_of([&](Writer& b) { p.v->emit_release(b, 0); }));
   holes.text("v_desc", p.v->get());
 }
 
@@ -41,8 +41,8 @@ class TwoTiles final : public QueryTiles {
     w.close();
   }
   Lines products(Holes holes) const override {
-    holes.text("scores_0", text_of([&](Writer& b) { emit_first_scores(b); }));
-    holes.text("scores_1", text_of([&](Writer& b) { emit_second_scores(b); }));
+    holes.lines("scores_0", lines_of([&](Writer& b) { emit_first_scores(b); }));
+    holes.lines("scores_1", lines_of([&](Writer& b) { emit_second_scores(b); }));
     add_values(holes, p_);
     return tile_section("two_products", holes);
   }
@@ -99,8 +99,8 @@ class OneTile final : public QueryTiles {
     p_.hidden.emit_repair(w, rows, "again", before);
   }
   Lines products(Holes holes) const override {
-    holes.text("scores", text_of([&](Writer& b) { emit_scores(b, "turn"); }));
-    holes.text("next_scores", text_of([&](Writer& b) { emit_scores(b, "(turn ^ 1)"); }));
+    holes.lines("scores", lines_of([&](Writer& b) { emit_scores(b, "turn"); }));
+    holes.lines("next_scores", lines_of([&](Writer& b) { emit_scores(b, "(turn ^ 1)"); }));
     add_values(holes, p_);
     return tile_section("one_products", holes);
   }
