@@ -25,7 +25,8 @@ class Reader {
     if (!object.is_object()) fail(where, "must be an object");
     for (const auto& [key, value] : object.items())
       if (std::find(known.begin(), known.end(), key) == known.end())
-        fail(where + "/" + key, fmt::format("unknown key; there is {}", fmt::join(known, ", ")));
+        fail(fmt::format("{}/{}", where, key),
+             fmt::format("unknown key; there is {}", fmt::join(known, ", ")));
   }
   std::string text(const Json& object, const std::string& where, const char* key,
                    const std::string& other) const {
