@@ -154,6 +154,7 @@ function(kiln_precompile target)
   endif()
   if("${ARGV1}" STREQUAL FROM)
     target_precompile_headers(${target} REUSE_FROM ${ARGV2})
+    target_compile_definitions(${target} PRIVATE $<TARGET_PROPERTY:${ARGV2},COMPILE_DEFINITIONS>)  # as they were precompiled
   else()
     list(TRANSFORM ARGN REPLACE "(.+)" "<\\1>" OUTPUT_VARIABLE headers)
     if("<nlohmann/json.hpp>" IN_LIST headers)

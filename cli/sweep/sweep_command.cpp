@@ -237,7 +237,7 @@ class Sweep {
       }
       const auto done = static_cast<std::size_t>(next++ - members.begin());
       if (out_of_time()) continue;
-      count.show(done, config_of(selection, i).dump());
+      count.show(done, write_json(config_of(selection, i)));
       Json entry = climbed(runtime, ahead.take(), i, run);
       if (entry["level"] != "passed") shrink(runtime, entry, i);
       log_.add(entry);

@@ -30,7 +30,7 @@ Config parse_config(std::string_view json_text, std::string_view source_name) {
   if (document.is_null() && !violations.empty()) throw_if_any(source_name, violations);
 
   Violations mistakes;
-  const Config config = config_from_dom(document, mistakes);
+  Config config = config_from_dom(document, mistakes);
   for (Violation& mistake : mistakes) {
     // A number out of range was read as null: it has been reported already.
     if (!broken_at(violations, mistake.pointer)) violations.push_back(std::move(mistake));
@@ -45,7 +45,7 @@ Config parse_config(std::string_view json_text, std::string_view source_name) {
 }
 
 std::string to_json(const Config& config, int indent) {
-  return config_to_dom(config).dump(indent, ' ', false, Json::error_handler_t::replace);
+  return write_json(config_to_dom(config), indent);
 }
 
 }  // namespace kiln

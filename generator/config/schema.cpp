@@ -1,5 +1,6 @@
 #include "generator/config/schema.hpp"
 
+#include "generator/config/json_text.hpp"
 #include "generator/config/keys.hpp"
 
 namespace kiln {
@@ -23,7 +24,7 @@ std::string config_schema() {
                     {"properties", std::move(properties)},
                     {"required", std::move(required)},
                     {"additionalProperties", false}};
-  return schema.dump(2) + "\n";
+  return write_json(schema, 2) + "\n";
 }
 
 }  // namespace kiln

@@ -70,13 +70,12 @@ class Conditions {
 }  // namespace
 
 Holes& Holes::text(std::string_view name, std::string value) {
-  texts_.insert_or_assign(std::string(name), std::move(value));
   lines_.erase(std::string(name));
+  texts_.insert_or_assign(std::string(name), std::move(value));
   return *this;
 }
 
 Holes& Holes::lines(std::string_view name, Lines value) {
-  texts_.insert_or_assign(std::string(name), value.text());
   lines_.insert_or_assign(std::string(name), std::move(value));
   return *this;
 }
@@ -92,6 +91,7 @@ Holes& Holes::when(std::string_view name, bool value) {
 }
 
 const std::string& Holes::text_of(std::string_view name) const {
+  if (const Lines* const lines = lines_of(name)) return lines->text();
   const auto found = texts_.find(name);
   if (found == texts_.end()) fail("no text for the hole", name);
   return found->second;

@@ -32,7 +32,7 @@ class Holes {
   bool is(std::string_view condition) const;
 
  private:
-  std::map<std::string, std::string, std::less<>> texts_;  ///< of every hole
+  std::map<std::string, std::string, std::less<>> texts_;  ///< lines_ come before these
   std::map<std::string, Lines, std::less<>> lines_;
   std::map<std::string, bool, std::less<>> conditions_;
 };

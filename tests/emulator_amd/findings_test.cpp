@@ -127,6 +127,20 @@ TEST_CASE("halves and bytes of a word that two waves use") {
   // Bytes of one half: each wave has its own, or both the same.
   const std::string bytes = "v_add_u32 v3, v1, v2\n", put = "global_store_byte v3, v0, s[4:5]\n";
   caught("global-race", place + same + "v_add_u32 v0, v0, v2\n" + put, place + bytes + put, "gfx950", 128);
+  // A byte, read by one wave, in a half of which the other wave writes that byte or the one beside it.
+  const std::string halves = "v_mov_b32 v6, 0x101\nglobal_store_short v1, v6, s[4:5]\ns_barrier\n",
+                    get = "v_add_u32 v4, v1, v2\nglobal_load_ubyte v5, v4, s[4:5]\ns_waitcnt vmcnt(0)\n",
+                    beside = "v_mov_b32 v6, 5\nglobal_store_byte v4, v6, s[4:5]\n";
+  caught("global-race", place + halves + get + "v_xor_b32 v4, 1, v4\n" + beside,
+         place + halves + get + beside, "gfx942", 128);
+  // Bytes of one wave, stored again as they are by the other one's half.
+  const std::string low =
+                        "v_cmp_gt_u32 vcc, 64, v0\ns_and_saveexec_b64 s[8:9], vcc\nv_mov_b32 v6, 1\n"
+                        "global_store_byte v1, v6, s[4:5]\ns_mov_b64 exec, s[8:9]\n",
+                    half = "v_cmp_le_u32 vcc, 64, v0\ns_and_b64 exec, exec, vcc\nv_mov_b32 v6, ",
+                    put_half = "\nglobal_store_short v1, v6, s[4:5]\n";
+  caught("global-race", place + low + half + "0x102" + put_half, place + low + half + "0x101" + put_half,
+         "gfx942", 128);
 }
 
 TEST_CASE("global memory overwritten while another wave may still read it") {

@@ -1,19 +1,12 @@
-// Plans of configs that are written as JSON, and where they are refused.
+// Where configs that are written as JSON are refused.
 #pragma once
 
 #include <string>
 #include <vector>
 
-#include <kiln/generator.hpp>
-#include <nlohmann/json.hpp>
-
-#include "generator/config/json_text.hpp"
+#include "tests/plans.hpp"
 
 namespace kiln::test {
-
-inline Plan plan_of(const nlohmann::ordered_json& config) {
-  return make_plan(parse_config(write_json(config), "test"));
-}
 
 /// Violations of a config, none when it is legal.
 inline std::vector<Violation> violations(const nlohmann::ordered_json& config) {

@@ -7,9 +7,10 @@
 #include <nlohmann/json.hpp>
 #include <regex>
 
-#include "generator/config/json_text.hpp"
+#include "tests/plans.hpp"
 
 using namespace kiln;
+using namespace kiln::test;
 using Json = nlohmann::ordered_json;
 
 namespace {
@@ -21,12 +22,7 @@ KernelSource sm80_source(const Json& more = Json::object()) {
               {"depth", 128},
               {"name", "kernel_under_test"}};
   config.update(more);
-  return generate(make_plan(parse_config(write_json(config), "test")));
-}
-int count(const std::string& text, const std::string& what) {
-  int n = 0;
-  for (std::size_t at = text.find(what); at != std::string::npos; at = text.find(what, at + what.size())) ++n;
-  return n;
+  return generate(plan_of(config));
 }
 std::vector<std::string> roles(const Manifest& manifest) {
   std::vector<std::string> out;

@@ -72,8 +72,8 @@ bool without_counter(const std::string& emitted, const std::string& there) {
   return true;
 }
 
-/// The line of kiln that wrote an emitted line is there; one of a template without a hole is that line, or what was left
-/// of it.
+/// The line of kiln that wrote an emitted line is there; one of a template without a hole is that line, or of sm_100a's
+/// templates, which have loops of one round, what was left of it.
 void check_line(const std::string& emitted, const LineOrigin& origin) {
   const std::string file(origin.file);
   CAPTURE(file);
@@ -85,7 +85,7 @@ void check_line(const std::string& emitted, const LineOrigin& origin) {
   if (file.starts_with("templates/") && there.find("${") == std::string::npos)
     CHECK_MESSAGE(
         (there.find(without_indent(emitted)) != std::string::npos  // a part of it where it was too long
-         || without_counter(emitted, there)),
+         || (file.starts_with("templates/sm100") && without_counter(emitted, there))),
         emitted);
 }
 

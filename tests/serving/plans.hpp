@@ -1,20 +1,14 @@
-// Plans of configs that are written as JSON, where they are refused, and what is counted in their kernels.
+// Plans of configs with further keys, and where configs are refused.
 #pragma once
 
 #include <string>
 #include <utility>
 
-#include <kiln/generator.hpp>
-#include <nlohmann/json.hpp>
-
-#include "generator/config/json_text.hpp"
 #include "generator/config/report.hpp"
+#include "tests/plans.hpp"
 
 namespace kiln::test {
 
-inline Plan plan_of(const nlohmann::ordered_json& config) {
-  return make_plan(parse_config(write_json(config), "test"));
-}
 /// With further keys: `keys` is JSON text without the braces.
 inline Plan plan_with(nlohmann::ordered_json config, const std::string& keys) {
   config.update(json_of("{" + keys + "}"));
@@ -41,13 +35,6 @@ inline Built build_decode(const std::string& target, const std::string& keys) {
       plan_with({{"target", target}, {"operation", "decode"}, {"dtype", "bf16"}, {"depth", 64}}, keys);
   KernelSource source = generate(plan);
   return {std::move(plan), std::move(source)};
-}
-
-/// How often `word` occurs.
-inline int count(const std::string& text, const std::string& word) {
-  int n = 0;
-  for (std::size_t at = text.find(word); at != std::string::npos; at = text.find(word, at + word.size())) ++n;
-  return n;
 }
 
 }  // namespace kiln::test

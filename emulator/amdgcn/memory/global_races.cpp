@@ -63,6 +63,14 @@ bool knows(const Wave& w, std::uint64_t agent, std::uint32_t epoch) {
 
 }  // namespace
 
+/// `own` touches bytes of a cell: those of an earlier epoch are forgotten.
+void GlobalRaces::note(Access& last, const Access& own, std::uint8_t which) {
+  if (last.agent != own.agent || last.epoch != own.epoch) last.which = 0;
+  which |= last.which;
+  last = own;
+  last.which = which;
+}
+
 template <class Visit>
 void GlobalRaces::each_cell(std::uint64_t address, int bytes, bool make, Visit visit) {
   const std::uint64_t end = address + static_cast<unsigned>(bytes);
@@ -84,14 +92,14 @@ void GlobalRaces::each_cell(std::uint64_t address, int bytes, bool make, Visit v
 }
 
 void GlobalRaces::report(Wave& w, const Inst& in, int lane, std::uint64_t address, const Access& other,
-                         const char* what) {
-  const std::uint64_t waves = w.wg.waves.size(), block = (other.agent - 1) / waves;
+                         const char* does, const char* how) {
+  const std::uint64_t waves = w.wg.waves.size();
   const auto wave = static_cast<int>((other.agent - 1) % waves);
-  const std::string who = "wave " + std::to_string(wave) + " of block " + std::to_string(block);
-  std::string message = what;
-  message.replace(message.find("MEMORY"), 6, "global memory " + w.grid.memory.describe(address));
-  message.replace(message.find("WAVE"), 4, who);
-  w.report("global-race", in, lane, message, other.inst, wave);
+  w.report("global-race", in, lane,
+           std::string(does) + " global memory " + w.grid.memory.describe(address) + ", which wave " +
+               std::to_string(wave) + " of block " + std::to_string((other.agent - 1) / waves) + " " + how +
+               " orders the two",
+           other.inst, wave);
 }
 
 void GlobalRaces::read(Wave& w, const Inst& in, int lane, std::uint64_t address, int bytes, bool strong) {
@@ -109,15 +117,13 @@ void GlobalRaces::read(Wave& w, const Inst& in, int lane, std::uint64_t address,
   Access other;
   const Access own{agent_of(w, w.index), &in, w.clock.epoch};
   each_cell(address, bytes, false, [&](Cell& cell, std::uint64_t, std::uint8_t which) {
-    if (cell.writer.agent != 0 && (cell.written & which) != 0 &&
-        !knows(w, cell.writer.agent, cell.writer.epoch))
+    if ((cell.writer.which & which) != 0 && !knows(w, cell.writer.agent, cell.writer.epoch))
       other = cell.writer;
-    cell.reader = own;
+    note(cell.reader, own, which);
     w.clock.read = true;
   });
-  if (other.agent == 0) return;
-  report(w, in, lane, address, other,
-         "reads MEMORY, which WAVE wrote, and no wait with a barrier or an atomic orders the two");
+  if (other.agent != 0)
+    report(w, in, lane, address, other, "reads", "wrote, and no wait with a barrier or an atomic");
 }
 
 void GlobalRaces::begin_write(Wave& w) {
@@ -139,30 +145,24 @@ void GlobalRaces::write(Wave& w, const Inst& in, int lane, std::uint64_t address
   Access writer, reader;
   each_cell(address, static_cast<int>(data.size()), true,
             [&](Cell& cell, std::uint64_t at, std::uint8_t which) {
-              bool differs = false;
+              std::uint8_t same = 0;  // bytes that the writer wrote alike
               for (unsigned i = 0; i < 2; ++i) {
                 if ((which >> i & 1) == 0) continue;
                 const auto value = std::to_integer<std::uint8_t>(data[at + i - address]);
-                differs |= (cell.written >> i & 1) == 0 || cell.value[i] != value;
+                if (cell.value[i] == value) same |= static_cast<std::uint8_t>(cell.writer.which & 1 << i);
                 cell.value[i] = value;
               }
-              if (differs && !flag && !strong) {
-                if ((cell.written & which) != 0 && !knows(w, cell.writer.agent, cell.writer.epoch))
-                  writer = cell.writer;
-                if (cell.reader.agent != 0 && !knows(w, cell.reader.agent, cell.reader.epoch))
-                  reader = cell.reader;
-              }
-              if (cell.writer.agent != own.agent) cell.written = 0;
-              cell.writer = own;
-              cell.written |= which;
+              const int changed = flag || strong ? 0 : which & ~same;
+              if ((cell.writer.which & changed) != 0 && !knows(w, cell.writer.agent, cell.writer.epoch))
+                writer = cell.writer;
+              if ((cell.reader.which & changed) != 0 && !knows(w, cell.reader.agent, cell.reader.epoch))
+                reader = cell.reader;
+              note(cell.writer, own, which);
             });
   if (writer.agent != 0)
-    report(
-        w, in, lane, address, writer,
-        "writes MEMORY, where WAVE wrote another value, and no wait with a barrier or an atomic orders the two");
-  if (reader.agent != 0)
-    report(w, in, lane, address, reader,
-           "writes MEMORY, which WAVE has read, and no barrier or atomic orders the two");
+    report(w, in, lane, address, writer, "writes",
+           "wrote otherwise, and no wait with a barrier or an atomic");
+  if (reader.agent != 0) report(w, in, lane, address, reader, "writes", "has read, and no barrier or atomic");
 }
 
 void GlobalRaces::exchange(Wave& w, std::uint64_t address) {

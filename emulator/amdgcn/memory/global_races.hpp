@@ -8,8 +8,8 @@
 // compute unit, which performs their accesses in order (LLVM's memory model for these targets), unless the
 // kernel lets a block be split. What caches need (buffer_wbl2, buffer_inv) is not judged.
 //
-// Memory is looked at two bytes at a time: of each two the last writer, which of the two bytes and what it wrote (equal
-// values may meet), and the last reader since somebody wrote to that page. A reader counts as done when it passes
+// Memory is looked at two bytes at a time: of each two the last writer and what it wrote (equal values may meet), and the
+// last reader since somebody wrote to that page, each with which of the two bytes it touched in that epoch. A reader counts as done when it passes
 // anything on. Not judged as writes: stores of one lane and glc or sc stores, which may be flags that several waves
 // set, and atomics.
 #pragma once
@@ -65,12 +65,12 @@ class GlobalRaces {
     std::uint64_t agent = 0;  ///< wave of the launch, from 1; 0: nobody
     const Inst* inst = nullptr;
     std::uint32_t epoch = 0;
+    std::uint8_t which = 0;  ///< of the two bytes of a cell, one bit each
   };
   /// Two bytes.
   struct Cell {
-    Access writer, reader;
-    std::uint8_t written = 0;    ///< which of the two the writer wrote
-    std::uint8_t value[2] = {};  ///< what it wrote there
+    Access writer, reader;       ///< the last ones
+    std::uint8_t value[2] = {};  ///< what the writer wrote
   };
   using Page = std::array<Cell, 2048>;
   struct Shard {
@@ -82,8 +82,10 @@ class GlobalRaces {
   /// held meanwhile. Pages that nobody wrote are left out, unless `make` makes these.
   template <class Visit>
   void each_cell(std::uint64_t address, int bytes, bool make, Visit visit);
-  void report(Wave& w, const Inst& in, int lane, std::uint64_t address, const Access& other,
-              const char* what);
+  static void note(Access& last, const Access& own, std::uint8_t which);
+  /// `does` with the memory at `address` what disagrees with the other access, as `how` says.
+  static void report(Wave& w, const Inst& in, int lane, std::uint64_t address, const Access& other,
+                     const char* does, const char* how);
   Shard& shard_of(std::uint64_t address) { return shards_[address >> 12 & 63]; }
   std::array<Shard, 64> shards_;
   std::atomic<bool> any_{false};

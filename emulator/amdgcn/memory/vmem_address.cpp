@@ -108,13 +108,11 @@ struct AccessCheck {
   const Inst& in;
   Pending& op;
   bool write;
+  /// Past caches that are not shared, as what waits for another block's flag reads.
+  bool strong = in.text.find(" glc") != std::string::npos || in.text.find(" sc") != std::string::npos;
   bool out = false, unwritten = false;
 
   bool atomic() const { return in.cls == Class::vmem_atomic; }
-  /// Past caches that are not shared, as what waits for another block's flag reads.
-  bool strong() const {
-    return in.text.find(" glc") != std::string::npos || in.text.find(" sc") != std::string::npos;
-  }
 
   void report_outside(int lane, const std::string& what) {
     if (!out) w.report("out-of-bounds", in, lane, what);
@@ -153,9 +151,9 @@ struct AccessCheck {
       if (in.sub & kHigh16) value[0] >>= 16;
       w.grid.races.write(w, in, lane, address,
                          std::as_bytes(std::span(value)).first(static_cast<std::size_t>(bytes)),
-                         std::has_single_bit(op.exec & ~op.zero), strong());
+                         std::has_single_bit(op.exec & ~op.zero), strong);
     } else {
-      w.grid.races.read(w, in, lane, address, bytes, strong());
+      w.grid.races.read(w, in, lane, address, bytes, strong);
     }
     if ((!write || atomic()) && !unwritten &&
         !w.grid.memory.initialized(ref, static_cast<std::size_t>(bytes))) {
