@@ -160,6 +160,44 @@ __device__ __forceinline__ void tma_gather4(u32 dst, const TensorMap* map, u32 b
       : "memory");
 }
 
+//@ section cancelled_block needs types
+// What cancel_block was answered: the block (the first of a cluster), or -1 where none was left. The next answer may be
+// written afterwards.
+__device__ __forceinline__ int cancelled_block(u32 answer) {
+  int block;
+  asm volatile(
+      "{ .reg .b128 words; .reg .pred taken; .reg .b32 x;\n"
+      "  ld.shared.b128 words, [%1];\n"
+      "  clusterlaunchcontrol.query_cancel.is_canceled.pred.b128 taken, words;\n"
+      "  @taken clusterlaunchcontrol.query_cancel.get_first_ctaid::x.b32.b128 x, words;\n"
+      "  selp.b32 %0, x, -1, taken;\n"
+      "  fence.proxy.async.shared::cta; }"
+      : "=r"(block)
+      : "r"(answer)
+      : "memory");
+  return block;
+}
+
+//@ section cancel_block needs cancelled_block
+// Asks that a block which has not started never starts. The answer, 16 bytes of shared memory, completes on the barrier. By
+// one thread, which may not ask again once none was left.
+__device__ __forceinline__ void cancel_block(u32 answer, u32 bar) {
+  asm volatile(
+      "clusterlaunchcontrol.try_cancel.async.shared::cta.mbarrier::complete_tx::bytes.b128 [%0], [%1];" ::"r"(answer), "r"(bar)
+      : "memory");
+}
+
+//@ section cancel_block_pair needs cancelled_block
+// Asks that a pair of blocks which has not started never starts, for both blocks of this pair: the answer, 16 bytes of shared
+// memory, completes on the barrier of each. By one thread, which may not ask again once none was left.
+__device__ __forceinline__ void cancel_block(u32 answer, u32 bar) {
+  asm volatile(
+      "clusterlaunchcontrol.try_cancel.async.shared::cta.mbarrier::complete_tx::bytes.multicast::cluster::all.b128 [%0], "
+      "[%1];" ::"r"(answer),
+      "r"(bar)
+      : "memory");
+}
+
 //@ section pool_row
 // Number of a row by its page and what lies between; of a page that is none, a row that no tensor has.
 __device__ __forceinline__ int pool_row(int page, int num_pages, int page_rows, int rows) {

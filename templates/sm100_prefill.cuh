@@ -318,7 +318,7 @@ if (__shfl_sync(0xffffffffu, ${number}, 0) < 0) break;
 mbarrier_arrive(mbar_work_empty);
 if (${number} < 0) break;
 
-//@ section numbered_items
+//@ section items_by_counter
 } else if (warp == ${finder_warp} && elect_one()) {
   // ---- work items: one thread takes their numbers from a counter, longest first
   u32 work_phase = 0;
@@ -333,6 +333,44 @@ if (${number} < 0) break;
     if (fetched == num_tiles - 1) atomicExch(tile_counter, 0);
     number = fetched + gridDim.x;
   }
+
+//@ section cancelled_items
+} else if (warp == ${finder_warp} && elect_one()) {
+  // ---- work items: one thread takes over those of blocks that have not started, which begin with the longest
+  u32 work_phase = 0, ask_phase = 0;
+  for (int number = ${item};;) {
+    work_items[2 * work_phase].x = number;
+    mbarrier_arrive(mbar_work_full);
+    if (number < 0) break;
+    mbarrier_wait(mbar_work_empty, work_phase);
+    work_phase ^= 1;
+    // A launch may have fewer blocks than items: then the block whose item this was had the one behind them, too.
+    const u32 behind = (u32)number + ${items};
+    if (behind < (u32)num_tiles) {
+      number = (int)behind;
+    } else {
+      ${ask}
+    }
+  }
+
+//@ section ask_by_block
+mbarrier_arrive_expect_tx(mbar_answer, 16);
+cancel_block(answer, mbar_answer);
+mbarrier_wait(mbar_answer, ask_phase);
+ask_phase ^= 1;
+number = cancelled_block(answer);
+
+//@ section ask_by_pair
+// the first block asks for both, when both expect the answer and have read the last
+mbarrier_arrive_expect_tx(mbar_answer, 16);
+mbarrier_arrive_cluster(mbar_ask, 0);
+if (cluster_rank() == 0) {
+  mbarrier_wait(mbar_ask, ask_phase);
+  cancel_block(answer, mbar_answer);
+}
+mbarrier_wait(mbar_answer, ask_phase);
+ask_phase ^= 1;
+number = cancelled_block(answer) >> 1;
 
 //@ section ragged_items
 } else if (warp == ${finder_warp}) {

@@ -84,6 +84,8 @@ std::vector<KeySpec> schedule_keys() {
       exp_offload_key(),
       bool_key("pair_cta", &Config::pair_cta, kBlackwell, "two blocks share one tile; default false"),
       bool_key("single_o", &Config::single_o, kBlackwell, "one O accumulator; default false"),
+      name_key("scheduler", &Config::scheduler, {"static", "counter", "launch_control"}, kBlackwell,
+               "where a block's next work item comes from; by default launch_control under bounded masks"),
       int_key("bn_cap", &Config::bn_cap, {16, 256, 16}, kBlackwell, "upper bound of BN"),
   };
 }

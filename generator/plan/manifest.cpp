@@ -101,6 +101,7 @@ KernelParam param_of(const Json& json) {
 constexpr std::pair<GridRule::Kind, std::string_view> kGridKinds[] = {
     {GridRule::Kind::tiles, "tiles"},
     {GridRule::Kind::persistent, "persistent"},
+    {GridRule::Kind::items, "items"},
     {GridRule::Kind::stream_k, "stream_k"},
 };
 

@@ -8,7 +8,7 @@
 namespace kiln {
 namespace {
 
-constexpr std::array<std::string_view, 20> kTunable{"schedule",
+constexpr std::array<std::string_view, 21> kTunable{"schedule",
                                                     "BN",
                                                     "BM",
                                                     "num_kv_stages",
@@ -27,6 +27,7 @@ constexpr std::array<std::string_view, 20> kTunable{"schedule",
                                                     "pv_operand",
                                                     "tma_fold",
                                                     "scale_placement",
+                                                    "scheduler",
                                                     "split_kv"};
 
 /// Integers and shapes worth trying; keys with a list of names or a yes and no have their values in the

@@ -100,7 +100,8 @@ struct Config {
   std::optional<std::string> schedule;  ///< absent means "auto"
 
   // Further knobs, under the names of the systems' documentation (docs/systems.md).
-  std::optional<std::string> v_load, v_layout, dma, wait_policy, tma_fold, scale_placement, pv_operand;
+  std::optional<std::string> v_load, v_layout, dma, wait_policy, tma_fold, scale_placement, pv_operand,
+      scheduler;
   std::optional<bool> double_buffer, double_buffer_k_only, shared_kv, pair_cta, single_o, shared_ring;
   std::optional<int> bn_cap, base_alignment, kv_num_heads, num_q_heads;
   std::optional<Gather4> gather4;

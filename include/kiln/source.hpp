@@ -70,13 +70,14 @@ struct KernelParam {
 /// Grid of a launch, with num_m_blocks = ceil(longest seqlen_q / block_rows) and num_tiles = num_m_blocks *
 /// heads_q * batch. `tiles`: (num_m_blocks, heads_q, batch). `persistent`: one work item is taken by a whole
 /// cluster of C = cluster[0] blocks, so (min(num_tiles * C, SMs * ctas_per_sm rounded down to a multiple of
-/// C), 1, 1).
+/// C), 1, 1). `items`: a cluster for each item, (num_tiles * C, 1, 1), of which running blocks cancel those that have not
+/// started and take their items.
 /// `stream_k`: the query heads of a KV head are rows of one tile, so num_m_blocks = ceil(longest seqlen_q *
 /// heads_q / heads_kv / block_rows) and an item is one of num_m_blocks * heads_kv * batch; blocks share the
 /// KV tiles of `block_keys` keys of all items evenly, so (min(items * max(1, ceil(longest seqlen_k /
 /// block_keys)), SMs * ctas_per_sm), 1, 1).
 struct GridRule {
-  enum class Kind { tiles, persistent, stream_k };
+  enum class Kind { tiles, persistent, items, stream_k };
   Kind kind = Kind::tiles;
   int block_rows = 0;
   int ctas_per_sm = 1;

@@ -117,7 +117,8 @@ LaunchGeometry make_geometry(const Manifest& manifest, const Problem& problem, i
   } else {
     // A work item belongs to a whole cluster; at least one cluster even where the device claims fewer SMs.
     const std::int64_t size = std::max(cluster[0], 1);
-    const std::int64_t all = std::int64_t{num_sms} * std::max(manifest.grid.ctas_per_sm, 1);
+    const std::int64_t all = manifest.grid.kind == GridRule::Kind::items ? problem.num_tiles * size
+                                                                         : most_blocks(manifest, num_sms);
     const std::int64_t slots =
         (problem.max_blocks > 0 ? std::min(all, problem.max_blocks) : all) / size * size;
     geometry.grid = {narrow(std::min(problem.num_tiles * size, std::max(slots, size))), 1, 1};

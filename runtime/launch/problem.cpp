@@ -194,9 +194,13 @@ void set_scale(Checker& check, const Manifest& manifest, const AttentionArgs& ar
   problem.scale_log2 = static_cast<float>(scale * kLog2E);
 }
 
-/// Kernels with a block for each tile, head and sequence (append, merge and most prefill kernels): what a grid takes.
-/// Others have as many blocks as the device runs at once.
+/// Kernels with a block for each tile, head and sequence (append, merge and most prefill kernels) or with a cluster for
+/// each work item: what a grid takes. Others have as many blocks as the device runs at once.
 void check_grid(Checker& check, const Manifest& manifest, const Problem& problem) {
+  const std::int64_t blocks = problem.num_tiles * std::max(manifest.cluster[0], 1);
+  check.require(manifest.grid.kind != GridRule::Kind::items || blocks <= kMaxInt,
+                "{} work items are {} blocks: this kernel's grid takes {}", problem.num_tiles, blocks,
+                kMaxInt);
   if (manifest.grid.kind != GridRule::Kind::tiles) return;
   check.require(problem.heads_q <= kMostOfGridAxis && problem.batch <= kMostOfGridAxis,
                 "{} heads in a batch of {}: this kernel's grid takes {} of each", problem.heads_q,

@@ -54,7 +54,8 @@ const char* const kSamples[][2] = {
     {"sm_100a",
      R"json({"gather4": {"tile_height": 64, "tile_width": 576, "tile_stride": 576, "tma_dtype": "bf16",
                                 "swizzle": "128B", "l2_promotion": "256B"}, "num_pv_stages": 2, "pair_cta": true,
-                    "single_o": false, "bn_cap": 128, "mask": "custom", "score_mod": "alibi"})json"},
+                    "single_o": false, "bn_cap": 128, "mask": "custom", "score_mod": "alibi",
+                    "scheduler": "launch_control"})json"},
 };
 
 Json sample_config(std::size_t i) {

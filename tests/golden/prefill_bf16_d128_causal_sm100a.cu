@@ -1,10 +1,10 @@
 // prefill_bf16_d128_causal_sm100a: emitted by kiln VERSION. Do not edit: change the config and generate again.
 //
-// Config: {"name":"prefill_bf16_d128_causal_sm100a","target":"sm_100a","operation":"prefill","dtype":"bf16","kv_dtype":"bf16","out_dtype":"bf16","depth":128,"ov_depth":128,"rope_depth":0,"nope_depth":128,"q_depth":128,"cache_depth":128,"head_dim_offset":0,"v_from_k":false,"operand":{"kind":"contiguous"},"mask":"causal","score_mod":"none","sink":false,"lse":false,"scale":0.08838834764831843,"mma_shape":[128,128,16],"BM":256,"BN":128,"BK":128,"num_threads":512,"swizzle":"128B","num_kv_stages":5,"num_qk_stages":1,"num_pv_stages":2,"shared_ring":true,"schedule":"sm100_prefill"}
+// Config: {"name":"prefill_bf16_d128_causal_sm100a","target":"sm_100a","operation":"prefill","dtype":"bf16","kv_dtype":"bf16","out_dtype":"bf16","depth":128,"ov_depth":128,"rope_depth":0,"nope_depth":128,"q_depth":128,"cache_depth":128,"head_dim_offset":0,"v_from_k":false,"operand":{"kind":"contiguous"},"mask":"causal","score_mod":"none","sink":false,"lse":false,"scale":0.08838834764831843,"mma_shape":[128,128,16],"BM":256,"BN":128,"BK":128,"num_threads":512,"swizzle":"128B","num_kv_stages":5,"num_qk_stages":1,"num_pv_stages":2,"shared_ring":true,"schedule":"sm100_prefill","scheduler":"launch_control"}
 // Schedule sm100_prefill: two tiles of 128 query rows by 128 keys a tile, 5 KV slots that K and V share, 1 qk stage, P in 2 pieces.
 // Tensor memory: S0 P0 0, S1 P1 128, O0 256, O1 384, 512 of 512 columns.
 // Registers: 184 a softmax thread, 88 a correction thread, 56 others.
-// Shared memory (230692 bytes):
+// Shared memory (230724 bytes):
 //         0 ..   65536  q          Q, two tiles of 128 rows; O on its way out
 //     65536 ..  229376  k          slots of K and V in turns
 //    229376 ..  230400  factors    what each row of O is multiplied by
@@ -12,7 +12,8 @@
 //    230528 ..  230608  mbar_k     K ring full/empty
 //    230608 ..  230624  mbar_work  work items full/empty
 //    230624 ..  230688  work       work items, this one and the next
-//    230688 ..  230692  tmem       address of tensor memory
+//    230688 ..  230720  answer     the block that was cancelled; mbarriers of it and of asking
+//    230720 ..  230724  tmem       address of tensor memory
 //
 // Regenerate: kiln generate prefill_bf16_d128_causal_sm100a.json --out .
 // Compile: nvcc -gencode=arch=compute_100a,code=sm_100a -cubin prefill_bf16_d128_causal_sm100a.cu
@@ -248,6 +249,31 @@ __device__ __forceinline__ void tcgen05_commit(u32 bar) {
   asm volatile("tcgen05.commit.cta_group::1.mbarrier::arrive::one.shared::cluster.b64 [%0];" ::"r"(bar) : "memory");
 }
 
+// What cancel_block was answered: the block (the first of a cluster), or -1 where none was left. The next answer may be
+// written afterwards.
+__device__ __forceinline__ int cancelled_block(u32 answer) {
+  int block;
+  asm volatile(
+      "{ .reg .b128 words; .reg .pred taken; .reg .b32 x;\n"
+      "  ld.shared.b128 words, [%1];\n"
+      "  clusterlaunchcontrol.query_cancel.is_canceled.pred.b128 taken, words;\n"
+      "  @taken clusterlaunchcontrol.query_cancel.get_first_ctaid::x.b32.b128 x, words;\n"
+      "  selp.b32 %0, x, -1, taken;\n"
+      "  fence.proxy.async.shared::cta; }"
+      : "=r"(block)
+      : "r"(answer)
+      : "memory");
+  return block;
+}
+
+// Asks that a block which has not started never starts. The answer, 16 bytes of shared memory, completes on the barrier. By
+// one thread, which may not ask again once none was left.
+__device__ __forceinline__ void cancel_block(u32 answer, u32 bar) {
+  asm volatile(
+      "clusterlaunchcontrol.try_cancel.async.shared::cta.mbarrier::complete_tx::bytes.b128 [%0], [%1];" ::"r"(answer), "r"(bar)
+      : "memory");
+}
+
 __device__ __forceinline__ float max_of_three(float a, float b, float c) {
   float y;
   asm("max.f32 %0, %1, %2, %3;" : "=f"(y) : "f"(a), "f"(b), "f"(c));
@@ -444,7 +470,6 @@ kiln_prefill_bf16_d128_causal_sm100a(const __grid_constant__ TensorMap q_map,
     const __grid_constant__ TensorMap k_map,
     const __grid_constant__ TensorMap v_map,
     const __grid_constant__ TensorMap o_map,
-    int* tile_counter,
     const int heads_q,
     const int heads_kv,
     const int seqlen_q,
@@ -485,9 +510,10 @@ kiln_prefill_bf16_d128_causal_sm100a(const __grid_constant__ TensorMap q_map,
   const u32 mbar_v_full = smem + 230528, mbar_v_empty = smem + 230568;
   const u32 mbar_work_full = smem + 230608, mbar_work_empty = smem + 230616;
   int4* const work_items = (int4*)(smem_bytes + 230624);  // this item and the next: place, rows of the sequence
+  const u32 answer = smem + 230688, mbar_answer = answer + 16;
   const int warp = __shfl_sync(0xffffffffu, (int)threadIdx.x / 32, 0), lane = threadIdx.x % 32;
 
-  if (warp == 12) tmem_alloc(smem + 230688, 512);
+  if (warp == 12) tmem_alloc(smem + 230720, 512);
   if (threadIdx.x == 0) {
     prefetch_tensor_map(&q_map);
     prefetch_tensor_map(&k_map);
@@ -516,7 +542,8 @@ kiln_prefill_bf16_d128_causal_sm100a(const __grid_constant__ TensorMap q_map,
     mbarrier_init(mbar_k_empty + 24, 1);
     mbarrier_init(mbar_k_empty + 32, 1);
     mbarrier_init(mbar_work_full + 0, 1);
-    mbarrier_init(mbar_work_empty + 0, 14);
+    mbarrier_init(mbar_work_empty, 14);
+    mbarrier_init(mbar_answer, 1);
     fence_mbarrier_init();
   }
   tcgen05_fence_before();
@@ -524,7 +551,7 @@ kiln_prefill_bf16_d128_causal_sm100a(const __grid_constant__ TensorMap q_map,
   tcgen05_fence_after();
   // Columns of tensor memory: S0 P0 0, S1 P1 128, O0 256, O1 384. Each role reads where they begin: a register
   // for it through all roles is one that ptxas spills.
-  const u32* const tmem_at = (const u32*)(smem_bytes + 230688);
+  const u32* const tmem_at = (const u32*)(smem_bytes + 230720);
 
   if (warp < 8) {
     // ---- softmax: a row of a tile of queries a thread
@@ -1147,18 +1174,25 @@ kiln_prefill_bf16_d128_causal_sm100a(const __grid_constant__ TensorMap q_map,
         q_phase ^= 1;
       }
     } else if (warp == 14 && elect_one()) {
-      // ---- work items: one thread takes their numbers from a counter, longest first
-      u32 work_phase = 0;
+      // ---- work items: one thread takes over those of blocks that have not started, which begin with the longest
+      u32 work_phase = 0, ask_phase = 0;
       for (int number = blockIdx.x;;) {
-        work_items[2 * work_phase].x = number < num_tiles ? number : -1;
+        work_items[2 * work_phase].x = number;
         mbarrier_arrive(mbar_work_full);
-        if (number >= num_tiles) break;
+        if (number < 0) break;
         mbarrier_wait(mbar_work_empty, work_phase);
         work_phase ^= 1;
-        // The last fetch of the launch leaves the counter as it was found.
-        const int fetched = atomicAdd(tile_counter, 1);
-        if (fetched == num_tiles - 1) atomicExch(tile_counter, 0);
-        number = fetched + gridDim.x;
+        // A launch may have fewer blocks than items: then the block whose item this was had the one behind them, too.
+        const u32 behind = (u32)number + gridDim.x;
+        if (behind < (u32)num_tiles) {
+          number = (int)behind;
+        } else {
+          mbarrier_arrive_expect_tx(mbar_answer, 16);
+          cancel_block(answer, mbar_answer);
+          mbarrier_wait(mbar_answer, ask_phase);
+          ask_phase ^= 1;
+          number = cancelled_block(answer);
+        }
       }
     }
     __syncwarp();
@@ -1168,7 +1202,7 @@ kiln_prefill_bf16_d128_causal_sm100a(const __grid_constant__ TensorMap q_map,
   __syncthreads();
   if (threadIdx.x / 32 == 12) {
     tcgen05_fence_after();
-    tmem_dealloc(*(volatile u32*)(smem_bytes + 230688), 512);
+    tmem_dealloc(*(volatile u32*)(smem_bytes + 230720), 512);
   }
   #endif
 }

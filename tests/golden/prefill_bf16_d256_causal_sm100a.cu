@@ -1,10 +1,10 @@
 // prefill_bf16_d256_causal_sm100a: emitted by kiln VERSION. Do not edit: change the config and generate again.
 //
-// Config: {"name":"prefill_bf16_d256_causal_sm100a","target":"sm_100a","operation":"prefill","dtype":"bf16","kv_dtype":"bf16","out_dtype":"bf16","depth":256,"ov_depth":256,"rope_depth":0,"nope_depth":256,"q_depth":256,"cache_depth":256,"head_dim_offset":0,"v_from_k":false,"operand":{"kind":"contiguous"},"mask":"causal","score_mod":"none","sink":false,"lse":false,"scale":0.0625,"mma_shape":[128,64,16],"BM":128,"BN":64,"BK":256,"num_threads":384,"swizzle":"128B","num_kv_stages":5,"num_qk_stages":1,"num_pv_stages":2,"shared_ring":true,"schedule":"sm100_prefill","single_o":true}
+// Config: {"name":"prefill_bf16_d256_causal_sm100a","target":"sm_100a","operation":"prefill","dtype":"bf16","kv_dtype":"bf16","out_dtype":"bf16","depth":256,"ov_depth":256,"rope_depth":0,"nope_depth":256,"q_depth":256,"cache_depth":256,"head_dim_offset":0,"v_from_k":false,"operand":{"kind":"contiguous"},"mask":"causal","score_mod":"none","sink":false,"lse":false,"scale":0.0625,"mma_shape":[128,64,16],"BM":128,"BN":64,"BK":256,"num_threads":384,"swizzle":"128B","num_kv_stages":5,"num_qk_stages":1,"num_pv_stages":2,"shared_ring":true,"schedule":"sm100_prefill","single_o":true,"scheduler":"launch_control"}
 // Schedule sm100_prefill: a tile of 128 query rows by 64 keys a tile, 5 KV slots that K and V share, 1 qk stage, P in 2 pieces.
 // Tensor memory: S P 0, the next tile's 64, O 128, 384 of 512 columns.
 // Registers: 232 a softmax thread, 152 a correction thread, 120 others.
-// Shared memory (230180 bytes):
+// Shared memory (230212 bytes):
 //         0 ..   65536  q          Q, a tile of 128 rows; O on its way out
 //     65536 ..  229376  k          slots of K and V in turns
 //    229376 ..  229888  factors    what each row of O is multiplied by
@@ -12,7 +12,8 @@
 //    230016 ..  230096  mbar_k     K ring full/empty
 //    230096 ..  230112  mbar_work  work items full/empty
 //    230112 ..  230176  work       work items, this one and the next
-//    230176 ..  230180  tmem       address of tensor memory
+//    230176 ..  230208  answer     the block that was cancelled; mbarriers of it and of asking
+//    230208 ..  230212  tmem       address of tensor memory
 //
 // Regenerate: kiln generate prefill_bf16_d256_causal_sm100a.json --out .
 // Compile: nvcc -gencode=arch=compute_100a,code=sm_100a -cubin prefill_bf16_d256_causal_sm100a.cu
@@ -248,6 +249,31 @@ __device__ __forceinline__ void tcgen05_commit(u32 bar) {
   asm volatile("tcgen05.commit.cta_group::1.mbarrier::arrive::one.shared::cluster.b64 [%0];" ::"r"(bar) : "memory");
 }
 
+// What cancel_block was answered: the block (the first of a cluster), or -1 where none was left. The next answer may be
+// written afterwards.
+__device__ __forceinline__ int cancelled_block(u32 answer) {
+  int block;
+  asm volatile(
+      "{ .reg .b128 words; .reg .pred taken; .reg .b32 x;\n"
+      "  ld.shared.b128 words, [%1];\n"
+      "  clusterlaunchcontrol.query_cancel.is_canceled.pred.b128 taken, words;\n"
+      "  @taken clusterlaunchcontrol.query_cancel.get_first_ctaid::x.b32.b128 x, words;\n"
+      "  selp.b32 %0, x, -1, taken;\n"
+      "  fence.proxy.async.shared::cta; }"
+      : "=r"(block)
+      : "r"(answer)
+      : "memory");
+  return block;
+}
+
+// Asks that a block which has not started never starts. The answer, 16 bytes of shared memory, completes on the barrier. By
+// one thread, which may not ask again once none was left.
+__device__ __forceinline__ void cancel_block(u32 answer, u32 bar) {
+  asm volatile(
+      "clusterlaunchcontrol.try_cancel.async.shared::cta.mbarrier::complete_tx::bytes.b128 [%0], [%1];" ::"r"(answer), "r"(bar)
+      : "memory");
+}
+
 __device__ __forceinline__ float max_of_three(float a, float b, float c) {
   float y;
   asm("max.f32 %0, %1, %2, %3;" : "=f"(y) : "f"(a), "f"(b), "f"(c));
@@ -435,7 +461,6 @@ kiln_prefill_bf16_d256_causal_sm100a(const __grid_constant__ TensorMap q_map,
     const __grid_constant__ TensorMap k_map,
     const __grid_constant__ TensorMap v_map,
     const __grid_constant__ TensorMap o_map,
-    int* tile_counter,
     const int heads_q,
     const int heads_kv,
     const int seqlen_q,
@@ -476,9 +501,10 @@ kiln_prefill_bf16_d256_causal_sm100a(const __grid_constant__ TensorMap q_map,
   const u32 mbar_v_full = smem + 230016, mbar_v_empty = smem + 230056;
   const u32 mbar_work_full = smem + 230096, mbar_work_empty = smem + 230104;
   int4* const work_items = (int4*)(smem_bytes + 230112);  // this item and the next: place, rows of the sequence
+  const u32 answer = smem + 230176, mbar_answer = answer + 16;
   const int warp = __shfl_sync(0xffffffffu, (int)threadIdx.x / 32, 0), lane = threadIdx.x % 32;
 
-  if (warp == 8) tmem_alloc(smem + 230176, 512);
+  if (warp == 8) tmem_alloc(smem + 230208, 512);
   if (threadIdx.x == 0) {
     prefetch_tensor_map(&q_map);
     prefetch_tensor_map(&k_map);
@@ -507,7 +533,8 @@ kiln_prefill_bf16_d256_causal_sm100a(const __grid_constant__ TensorMap q_map,
     mbarrier_init(mbar_k_empty + 24, 1);
     mbarrier_init(mbar_k_empty + 32, 1);
     mbarrier_init(mbar_work_full + 0, 1);
-    mbarrier_init(mbar_work_empty + 0, 10);
+    mbarrier_init(mbar_work_empty, 10);
+    mbarrier_init(mbar_answer, 1);
     fence_mbarrier_init();
   }
   tcgen05_fence_before();
@@ -515,7 +542,7 @@ kiln_prefill_bf16_d256_causal_sm100a(const __grid_constant__ TensorMap q_map,
   tcgen05_fence_after();
   // Columns of tensor memory: S P 0, the next tile's 64, O 128. Each role reads where they begin: a register
   // for it through all roles is one that ptxas spills.
-  const u32* const tmem_at = (const u32*)(smem_bytes + 230176);
+  const u32* const tmem_at = (const u32*)(smem_bytes + 230208);
 
   if (warp < 4) {
     // ---- softmax: a row of a tile of queries a thread
@@ -1025,18 +1052,25 @@ kiln_prefill_bf16_d256_causal_sm100a(const __grid_constant__ TensorMap q_map,
         q_phase ^= 1;
       }
     } else if (warp == 10 && elect_one()) {
-      // ---- work items: one thread takes their numbers from a counter, longest first
-      u32 work_phase = 0;
+      // ---- work items: one thread takes over those of blocks that have not started, which begin with the longest
+      u32 work_phase = 0, ask_phase = 0;
       for (int number = blockIdx.x;;) {
-        work_items[2 * work_phase].x = number < num_tiles ? number : -1;
+        work_items[2 * work_phase].x = number;
         mbarrier_arrive(mbar_work_full);
-        if (number >= num_tiles) break;
+        if (number < 0) break;
         mbarrier_wait(mbar_work_empty, work_phase);
         work_phase ^= 1;
-        // The last fetch of the launch leaves the counter as it was found.
-        const int fetched = atomicAdd(tile_counter, 1);
-        if (fetched == num_tiles - 1) atomicExch(tile_counter, 0);
-        number = fetched + gridDim.x;
+        // A launch may have fewer blocks than items: then the block whose item this was had the one behind them, too.
+        const u32 behind = (u32)number + gridDim.x;
+        if (behind < (u32)num_tiles) {
+          number = (int)behind;
+        } else {
+          mbarrier_arrive_expect_tx(mbar_answer, 16);
+          cancel_block(answer, mbar_answer);
+          mbarrier_wait(mbar_answer, ask_phase);
+          ask_phase ^= 1;
+          number = cancelled_block(answer);
+        }
       }
     }
     __syncwarp();
@@ -1046,7 +1080,7 @@ kiln_prefill_bf16_d256_causal_sm100a(const __grid_constant__ TensorMap q_map,
   __syncthreads();
   if (threadIdx.x / 32 == 8) {
     tcgen05_fence_after();
-    tmem_dealloc(*(volatile u32*)(smem_bytes + 230176), 512);
+    tmem_dealloc(*(volatile u32*)(smem_bytes + 230208), 512);
   }
   #endif
 }

@@ -1,6 +1,6 @@
 // prefill_bf16_d256_pairs_sm100a: emitted by kiln VERSION. Do not edit: change the config and generate again.
 //
-// Config: {"name":"prefill_bf16_d256_pairs_sm100a","target":"sm_100a","operation":"prefill","dtype":"bf16","kv_dtype":"bf16","out_dtype":"bf16","depth":256,"ov_depth":256,"rope_depth":0,"nope_depth":256,"q_depth":256,"cache_depth":256,"head_dim_offset":0,"v_from_k":false,"operand":{"kind":"contiguous"},"mask":"none","score_mod":"none","sink":false,"lse":false,"scale":0.0625,"mma_shape":[256,128,16],"BM":256,"BN":128,"BK":256,"num_threads":384,"swizzle":"128B","num_kv_stages":5,"num_qk_stages":1,"num_pv_stages":2,"shared_ring":true,"schedule":"sm100_prefill","pair_cta":true}
+// Config: {"name":"prefill_bf16_d256_pairs_sm100a","target":"sm_100a","operation":"prefill","dtype":"bf16","kv_dtype":"bf16","out_dtype":"bf16","depth":256,"ov_depth":256,"rope_depth":0,"nope_depth":256,"q_depth":256,"cache_depth":256,"head_dim_offset":0,"v_from_k":false,"operand":{"kind":"contiguous"},"mask":"none","score_mod":"none","sink":false,"lse":false,"scale":0.0625,"mma_shape":[256,128,16],"BM":256,"BN":128,"BK":256,"num_threads":384,"swizzle":"128B","num_kv_stages":5,"num_qk_stages":1,"num_pv_stages":2,"shared_ring":true,"schedule":"sm100_prefill","pair_cta":true,"scheduler":"static"}
 // Schedule sm100_prefill: a tile of 128 query rows by 128 keys a tile, 5 KV slots that K and V share, 1 qk stage, P in 2 pieces.
 // Tensor memory: S P 0, the next tile's 128, O 256, 512 of 512 columns.
 // Registers: 232 a softmax thread, 152 a correction thread, 120 others.

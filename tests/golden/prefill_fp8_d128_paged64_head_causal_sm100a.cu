@@ -1,6 +1,6 @@
 // prefill_fp8_d128_paged64_head_causal_sm100a: emitted by kiln VERSION. Do not edit: change the config and generate again.
 //
-// Config: {"name":"prefill_fp8_d128_paged64_head_causal_sm100a","target":"sm_100a","operation":"prefill","dtype":"fp8_e4m3","kv_dtype":"fp8_e4m3","out_dtype":"bf16","depth":128,"ov_depth":128,"rope_depth":0,"nope_depth":128,"q_depth":128,"cache_depth":128,"head_dim_offset":0,"v_from_k":false,"operand":{"kind":"paged","page_size":64,"quantization":{"granularity":"per_head","scale_dtype":"f32"}},"mask":"causal","score_mod":"none","sink":false,"lse":true,"scale":0.08838834764831843,"mma_shape":[128,128,32],"BM":256,"BN":128,"BK":128,"num_threads":512,"swizzle":"64B","num_kv_stages":5,"num_qk_stages":1,"num_pv_stages":2,"shared_ring":false,"schedule":"sm100_prefill"}
+// Config: {"name":"prefill_fp8_d128_paged64_head_causal_sm100a","target":"sm_100a","operation":"prefill","dtype":"fp8_e4m3","kv_dtype":"fp8_e4m3","out_dtype":"bf16","depth":128,"ov_depth":128,"rope_depth":0,"nope_depth":128,"q_depth":128,"cache_depth":128,"head_dim_offset":0,"v_from_k":false,"operand":{"kind":"paged","page_size":64,"quantization":{"granularity":"per_head","scale_dtype":"f32"}},"mask":"causal","score_mod":"none","sink":false,"lse":true,"scale":0.08838834764831843,"mma_shape":[128,128,32],"BM":256,"BN":128,"BK":128,"num_threads":512,"swizzle":"64B","num_kv_stages":5,"num_qk_stages":1,"num_pv_stages":2,"shared_ring":false,"schedule":"sm100_prefill","scheduler":"counter"}
 // Schedule sm100_prefill: two tiles of 128 query rows by 128 keys a tile, 5 KV stages of K and of V, 1 qk stage, P in 2 pieces.
 // Tensor memory: S0 P0 0, S1 P1 128, O0 256, O1 384, 512 of 512 columns.
 // Registers: 176 a softmax thread, 88 a correction thread, 72 others.
@@ -697,7 +697,7 @@ kiln_prefill_fp8_d128_paged64_head_causal_sm100a(const __grid_constant__ TensorM
     mbarrier_init(mbar_v_empty + 24, 1);
     mbarrier_init(mbar_v_empty + 32, 1);
     mbarrier_init(mbar_work_full + 0, 1);
-    mbarrier_init(mbar_work_empty + 0, 14);
+    mbarrier_init(mbar_work_empty, 14);
     fence_mbarrier_init();
   }
   tcgen05_fence_before();

@@ -167,6 +167,12 @@ TEST_CASE("batches, heads and rows that no grid or expression takes are refused 
   CHECK(said(tiles, 1, 2147483520, 2).empty());
   tiles.num_threads = 512, tiles.grid.block_rows = 16;
   CHECK(has(said(tiles, 1, 2147483520, 2), "134217720 blocks of 512 threads: an AMD grid takes 4294967295"));
+  // A cluster for each item: 2^31 - 1 blocks of x.
+  Manifest items = prefill_manifest(OperandKind::contiguous);
+  items.grid = {GridRule::Kind::items, 16, 1};
+  CHECK(said(items, 1, 2147483646, 8).empty());
+  items.cluster = {2, 1, 1};
+  CHECK(has(said(items, 1, 2147483646, 8), "1073741824 work items are 2147483648 blocks"));
   // Decode and persistent kernels have as many blocks as run at once; their expressions know 16 bits of heads.
   for (const auto kind : {GridRule::Kind::stream_k, GridRule::Kind::persistent}) {
     Manifest stream = prefill_manifest(OperandKind::contiguous);
@@ -325,6 +331,10 @@ TEST_CASE("grids are whole clusters") {
   CHECK(make_geometry(manifest, problem, 1).grid == std::array<std::uint32_t, 3>{2, 1, 1});
   problem.max_blocks = 3;  // whole clusters of two
   CHECK(make_geometry(manifest, problem, 132).grid == std::array<std::uint32_t, 3>{2, 1, 1});
+  manifest.grid.kind = GridRule::Kind::items;  // a cluster for each, on however few multiprocessors
+  CHECK(make_geometry(manifest, problem, 1).grid == std::array<std::uint32_t, 3>{2, 1, 1});
+  problem.max_blocks = 0;
+  CHECK(make_geometry(manifest, problem, 1).grid == std::array<std::uint32_t, 3>{96, 1, 1});
 }
 
 TEST_CASE("device selectors") {

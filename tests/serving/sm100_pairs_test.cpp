@@ -32,12 +32,12 @@ Plan pair_plan(const std::string& keys) {
 TEST_CASE("sm100_prefill, pairs of blocks: static counts") {
   struct Counts {
     const char *keys, *kind;
-    int k_steps, v_steps, BN, stages;
+    int k_steps, v_steps, BN, stages, elected;
   };
   const Counts table[] = {
-      {R"("depth": 256)", "kind::f16", 16, 8, 128, 5},
-      {R"("depth": 128, "mask": "causal")", "kind::f16", 8, 8, 128, 6},
-      {R"("depth": 224, "dtype": "fp8_e4m3")", "kind::f8f6f4", 7, 4, 128, 5},
+      {R"("depth": 256)", "kind::f16", 16, 8, 128, 5, 2},
+      {R"("depth": 128, "mask": "causal")", "kind::f16", 8, 8, 128, 6, 3},
+      {R"("depth": 224, "dtype": "fp8_e4m3")", "kind::f8f6f4", 7, 4, 128, 5, 2},
   };
   for (const Counts& c : table) {
     CAPTURE(c.keys);
@@ -54,7 +54,7 @@ TEST_CASE("sm100_prefill, pairs of blocks: static counts") {
     CHECK(count(ptx, std::string("tcgen05.mma.cta_group::2.") + c.kind) == 2 * (c.k_steps + c.v_steps));
     CHECK(count(ptx, "tcgen05.mma.") == 2 * (c.k_steps + c.v_steps));
     CHECK(count(ptx, "cta_group::1") == 0);
-    CHECK(count(ptx, "elect.sync") == 2);
+    CHECK(count(ptx, "elect.sync") == c.elected);
     CHECK(count(ptx, "tcgen05.alloc.cta_group::2") == 1);
     CHECK(count(ptx, "tcgen05.dealloc.cta_group::2") == 1);
     CHECK(compiled->registers == 168);  // at launch, of 384 threads
@@ -96,6 +96,7 @@ TEST_CASE("sm100_prefill, pairs of blocks: what they do not take is refused") {
       {R"("operand": {"kind": "paged", "page_size": 64})", "nearest legal: contiguous"},
       {R"("depth": 192)", "/pair_cta"},
       {R"("depth": 128, "ov_depth": 64)", "/ov_depth"},
+      {R"("mask": "causal", "scheduler": "counter")", "/scheduler"},
       {R"("depth": 64)", "V27"},
       {R"("depth": 128, "BM": 128)", "V27"},
       {R"("depth": 128, "single_o": true)", "V27"},

@@ -205,7 +205,7 @@ KernelSource emit_prefill(const PrefillPlan& p) {
   Manifest& m = source.manifest = manifest_of(p.config);
   m.num_threads = p.threads();
   m.smem_bytes = p.smem.bytes();
-  m.grid = {GridRule::Kind::persistent, p.block_rows() * p.blocks(), 1};
+  m.grid = {parts.items->grid(), p.block_rows() * p.blocks(), 1};
   m.cluster = {p.blocks(), 1, 1};
   m.params = params;
   // S of the first tile and of the loop; O of the first or the last, and of the loop: of each tile of queries.

@@ -1,5 +1,5 @@
-// Work items of sm100_prefill: every role counts, a thread takes numbers from a counter, or a warp finds those of a
-// ragged batch.
+// Work items of sm100_prefill: every role counts, a thread takes numbers from a counter or takes over those of blocks that
+// have not started, or a warp finds those of a ragged batch.
 #include "generator/schedules/sm100_prefill/parts.hpp"
 
 namespace kiln::sm100::prefill {
@@ -56,7 +56,13 @@ struct FoundItems {
         "int4* const work_items = (int4*)(smem_bytes + {});  // this item and the next: place, rows of the sequence",
         p.smem_work);
   }
-  void emit_init(Writer& w) const { ring().emit_init(w, 1, p.item_readers()); }
+  void emit_init(Writer& w) const {
+    ring().emit_init(w, 1, 0);
+    w.line("mbarrier_init(mbar_work_empty, {});",
+           p.blocks() == 1
+               ? std::to_string(p.item_readers())
+               : fmt::format("cluster_rank() == 0 ? {} : {}", p.item_readers(), p.item_readers() - 1));
+  }
   /// `place` takes what the slot holds; `number` is below 0 behind the last item.
   static Lines head(ItemReader reader, const char* place, const char* number, const std::string& decode) {
     Holes holes;
@@ -66,13 +72,10 @@ struct FoundItems {
   }
 };
 
-/// The same by a counter, longest first.
-class NumberedItems final : public CountedItems {
+/// The same by numbers that one thread hands to all roles, longest first.
+class NumberedItems : public CountedItems {
  public:
   using CountedItems::CountedItems;
-  void add_counter(std::vector<KernelParam>& params) const override {
-    add(params, Kind::pointer, {"tile_counter"});
-  }
   void add_counts(std::vector<KernelParam>& params) const override {
     CountedItems::add_counts(params);
     add(params, Kind::i32, {"section_heads"});
@@ -83,11 +86,49 @@ class NumberedItems final : public CountedItems {
     return FoundItems::head(reader, "const int tile_number = item[0].x;", "tile_number",
                             p_.work().decode_call("tile_number"));
   }
+};
+
+/// Numbers from a counter in global memory.
+class ItemsByCounter final : public NumberedItems {
+ public:
+  using NumberedItems::NumberedItems;
+  void add_counter(std::vector<KernelParam>& params) const override {
+    add(params, Kind::pointer, {"tile_counter"});
+  }
   Lines finder() const override {
     Holes holes;
     holes.number("finder_warp", p_.finder_warp());
-    return section("numbered_items", holes);
+    return section("items_by_counter", holes);
   }
+};
+
+/// Numbers of blocks that have not started, which the hardware cancels (cluster launch control).
+class CancelledItems final : public NumberedItems {
+ public:
+  using NumberedItems::NumberedItems;
+  GridRule::Kind grid() const override { return GridRule::Kind::items; }
+  void use(Prelude& prelude) const override { prelude.use(pair() ? "cancel_block_pair" : "cancel_block"); }
+  void emit_addresses(Writer& w) const override {
+    NumberedItems::emit_addresses(w);
+    w.line("const u32 answer = smem + {}, mbar_answer = answer + 16{};", p_.smem_answer,
+           pair() ? ", mbar_ask = answer + 24" : "");
+  }
+  void emit_init(Writer& w) const override {
+    NumberedItems::emit_init(w);
+    w.line("mbarrier_init(mbar_answer, 1);");
+    if (pair()) w.line("mbarrier_init(mbar_ask, 2);");
+  }
+  Lines finder() const override {
+    Holes holes;
+    holes.number("finder_warp", p_.finder_warp());
+    holes.text("item", pair() ? "blockIdx.x / 2" : "blockIdx.x")
+        .text("items", pair() ? "gridDim.x / 2" : "gridDim.x");
+    holes.lines("ask", section(pair() ? "ask_by_pair" : "ask_by_block", holes));
+    return section("cancelled_items", holes);
+  }
+
+ private:
+  bool pair() const { return p_.blocks() == 2; }
 };
 
 /// Sequences that lie one behind the other.
@@ -176,9 +217,16 @@ class PairedItems final : public CountedItems {
 }  // namespace
 
 std::unique_ptr<const WorkItems> items_of(const Parts& parts) {
-  if (parts.plan.blocks() == 2) return std::make_unique<PairedItems>(parts);
   if (parts.plan.ragged) return std::make_unique<RaggedItems>(parts);
-  if (parts.plan.dynamic()) return std::make_unique<NumberedItems>(parts);
+  switch (parts.plan.scheduler) {
+    case Scheduler::counter:
+      return std::make_unique<ItemsByCounter>(parts);
+    case Scheduler::launch_control:
+      return std::make_unique<CancelledItems>(parts);
+    case Scheduler::fixed:
+      break;
+  }
+  if (parts.plan.blocks() == 2) return std::make_unique<PairedItems>(parts);
   return std::make_unique<CountedItems>(parts);
 }
 

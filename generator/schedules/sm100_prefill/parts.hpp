@@ -102,6 +102,7 @@ class WorkItems : public Part {
  public:
   using Part::Part;
   virtual void use(Prelude&) const {}
+  virtual GridRule::Kind grid() const { return GridRule::Kind::persistent; }
   // Kernel parameters: pointers before and behind those of the operand, and integers.
   virtual void add_lengths(std::vector<KernelParam>&) const {}
   virtual void add_counter(std::vector<KernelParam>&) const {}

@@ -41,7 +41,7 @@ bool check_meaning(const Config& c, Violations& out) {
   const auto before = out.size();
   check_prefill_meaning(c, kName,
                         {"BK", "swizzle", "num_kv_stages", "num_qk_stages", "num_pv_stages", "shared_ring",
-                         "exp_offload", "bn_cap", "single_o", "pair_cta", "gather4"},
+                         "exp_offload", "bn_cap", "single_o", "pair_cta", "gather4", "scheduler"},
                         PrefillBytes::fp8, out);
   const Config m = with_shared_defaults(c);
   const MeaningCheck check(c, m, kName, out);
@@ -51,6 +51,36 @@ bool check_meaning(const Config& c, Violations& out) {
               std::string(to_string(c.dtype)));
   check.takes(*m.out_dtype != DType::f32, "/out_dtype", "writes O in 16 bits", "bf16, fp16");
   return out.size() == before;
+}
+
+constexpr std::pair<Scheduler, std::string_view> kSchedulers[] = {
+    {Scheduler::fixed, "static"},
+    {Scheduler::counter, "counter"},
+    {Scheduler::launch_control, "launch_control"},
+};
+
+std::string_view name_of(Scheduler scheduler) {
+  for (const auto& [value, name] : kSchedulers)
+    if (value == scheduler) return name;
+  return "";
+}
+
+/// The user's, or the best: a ragged batch has as many items as its lengths say, which a launch does not know; under a
+/// mask that bounds keys items differ in length.
+Scheduler scheduler_of(const PrefillPlan& p, const Config& c, const Refusals& refuse) {
+  Scheduler best = p.ragged                  ? Scheduler::counter
+                   : p.mask->bounded_above() ? Scheduler::launch_control
+                                             : Scheduler::fixed;
+  if (!c.scheduler || *c.scheduler == name_of(best)) return best;
+  if (p.ragged) {
+    refuse(kName, {"/scheduler", "/operand/kind"}, "items of a ragged batch are found behind a counter",
+           "counter");
+  } else if (p.blocks() == 2 && *c.scheduler == name_of(Scheduler::counter)) {
+    refuse(kName, {"/scheduler", "/pair_cta"}, "pairs of blocks share no counter", "static, launch_control");
+  }
+  for (const auto& [value, name] : kSchedulers)
+    if (name == *c.scheduler) best = value;
+  return best;
 }
 
 /// Keys of a tile where neither BN nor bn_cap say: those of which two of K and of V fit beside Q.
@@ -150,10 +180,13 @@ void set_smem(PrefillPlan& p) {
   p.smem_v_barriers = p.fa4.shared_ring
                           ? p.smem_k_barriers
                           : p.smem.add("mbar_v", p.v->ring().barrier_bytes(), 8, "V ring full/empty");
-  if (p.dynamic()) {
+  if (p.has_finder()) {
     p.smem_work_barriers = p.smem.add("mbar_work", 16, 8, "work items full/empty");
     p.smem_work = p.smem.add("work", 64, 16, "work items, this one and the next");
   }
+  if (p.scheduler == Scheduler::launch_control)
+    p.smem_answer =
+        p.smem.add("answer", 32, 16, "the block that was cancelled; mbarriers of it and of asking");
   p.smem_tmem = p.smem.add("tmem", 4, 4, "address of tensor memory");
 }
 
@@ -167,6 +200,7 @@ void set_resolved(Config& c, const PrefillPlan& p, const std::array<int, 3>& sha
   c.num_qk_stages = p.fa4.num_qk_stages;
   c.num_pv_stages = p.fa4.num_pv_stages;
   c.shared_ring = p.fa4.shared_ring;
+  c.scheduler = std::string(name_of(p.scheduler));
   if (p.tiles() == 1 && p.blocks() == 1) c.single_o = true;
 }
 
@@ -313,6 +347,7 @@ std::optional<PrefillPlan> plan_prefill(Config c, Violations& out) {
     refuse(kName, {"/operand/page_size"},
            "a box begins at a whole 128 bytes of shared memory: two rows of FP8", "2");
   set_scores(p, c);
+  p.scheduler = scheduler_of(p, c, refuse);
   p.registers = role_registers(p, c);
   set_smem(p);
   const int most = target_info(c.target).smem_bytes;

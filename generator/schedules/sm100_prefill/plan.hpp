@@ -22,6 +22,10 @@
 
 namespace kiln::sm100 {
 
+/// Where a block's next work item comes from: the next of its own, every role counting; a counter in global memory, which
+/// a warp asks; the items of blocks that have not started, which a warp cancels.
+enum class Scheduler { fixed, counter, launch_control };
+
 /// Registers of a thread: of softmax, correction, and the warps that issue products and copies.
 struct RoleRegisters {
   int softmax = 184, correction = 88, issue = 56;
@@ -42,10 +46,11 @@ struct PrefillPlan {
   bool fp8 = false;     ///< Q, K, V and P are E4M3
   bool scales = false;  ///< Q, K and V have scales, of a tensor, a head or a head of a sequence
   bool ragged = false;  ///< Q and O run over the rows of all sequences: every operand but contiguous
+  Scheduler scheduler = Scheduler::fixed;
 
   sm90::SmemMap smem;
   int smem_q = 0, smem_k = 0, smem_v = 0, smem_factors = 0, smem_barriers = 0, smem_k_barriers = 0,
-      smem_v_barriers = 0, smem_work_barriers = 0, smem_work = 0, smem_tmem = 0;
+      smem_v_barriers = 0, smem_work_barriers = 0, smem_work = 0, smem_answer = 0, smem_tmem = 0;
 
   std::optional<sm90::MHAOperand> operand;
   std::optional<TMAConsumerPipeline> k, v;
@@ -90,7 +95,7 @@ struct PrefillPlan {
   int first_keys() const { return fa4.num_pv_stages == 1 ? BN : BN - 32; }
   int k_steps() const { return (depth + fa4.MMA_K - 1) / fa4.MMA_K; }
   int v_steps() const { return BN / fa4.MMA_K; }
-  PrefillWork work() const { return {block_rows(), BN, blocks(), ragged, dynamic(), &*mask}; }
+  PrefillWork work() const { return {block_rows(), BN, blocks(), ragged, has_finder(), &*mask}; }
   /// The largest score of a row comes with the scores, where nothing changes most tiles of them.
   bool max_by_load() const {
     return target_info(config.target).load_reduces && modifier->none() && !mask->has_bits();
@@ -103,8 +108,8 @@ struct PrefillPlan {
     return scale_joins_factor() ? "(factor * 0.693147181f)" : modifier->scale();
   }
   RowSoftmax softmax() const { return RowSoftmax({BN, scale_log2(), fp8, exp_offload}); }
-  /// Work items come from a counter, longest first; else every role counts.
-  bool dynamic() const { return ragged || (mask->bounded_above() && blocks() == 1); }
+  /// A warp finds work items for all roles, the longest first.
+  bool has_finder() const { return scheduler != Scheduler::fixed; }
   /// KV tiles of one head that stay in the L2 cache while a section of a ragged batch is read (bench/NOTES.md 9).
   int section_tiles() const {
     constexpr int kSectionBytes = 32 << 20;
