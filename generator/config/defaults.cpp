@@ -210,6 +210,11 @@ void fill_sm100(Config& c) {
 
 }  // namespace
 
+bool has_decode_tiles(const Config& c) {
+  const bool wide = std::max(c.depth, c.ov_depth.value_or(c.depth)) > 256;
+  return c.operation == Operation::decode || (c.schedule ? *c.schedule == "sm100_wide_prefill" : wide);
+}
+
 bool has_one_query_tile(const Config& c) {
   return c.BM.value_or(256) == 128 || c.pair_cta.value_or(false);
 }

@@ -15,6 +15,8 @@ Config with_shared_defaults(Config config);
 /// sm_90a tiles are the schedule's choice and stay unset.
 Config with_rule_defaults(Config config);
 
+/// Blackwell kernels with tiles of packed rows: decode, and prefill of rows over 256 columns.
+bool has_decode_tiles(const Config& config);
 /// Blackwell prefill whose blocks have one tile of 128 query rows, with one O: by `BM`, or in a pair, whose `BM` counts both.
 bool has_one_query_tile(const Config& config);
 /// Rows of which two O, or two tiles of Q beside two stages of K and V, are too many columns there.

@@ -61,7 +61,7 @@ constexpr auto kLazy = EmulatorOptions::Policy::lazy, kRandom = EmulatorOptions:
 TEST_CASE("prefill of a latent cache: a chunk of queries at the end of a longer context") {
   // Some rows of the last tile exist; queries without keys; a sequence without queries.
   const std::vector<LadderCase> cases{{37, 150}, {5, 3}, {0, 9}, {3, 0}, {33, 70}};
-  for (const char* target : {"sm_80", "sm_90a"}) {
+  for (const char* target : {"sm_80", "sm_90a", "sm_100a"}) {
     check_wide_rows(target, "prefill",
                     R"({"depth": 576, "ov_depth": 512, "v_from_k": true, "mask": "causal", "lse": true,
               "operand": {"kind": "paged", "page_size": 16}})",
@@ -75,6 +75,19 @@ TEST_CASE("prefill of a latent cache: a chunk of queries at the end of a longer 
                     R"({"depth": 448, "ov_depth": 384, "v_from_k": true, "mask": "causal", "lse": true})",
                     {{20, 140}}, kLazy);
   }
+}
+
+TEST_CASE("sm_100a: prefill of latent rows of bytes") {
+  const std::vector<LadderCase> cases{{37, 150}, {5, 3}, {0, 9}, {3, 0}, {33, 70}};
+  for (const char* keys :
+       {R"({"depth": 576, "ov_depth": 512, "v_from_k": true, "mask": "causal", "lse": true, "kv_dtype": "fp8_e4m3",
+             "operand": {"kind": "paged", "page_size": 1,
+                         "quantization": {"granularity": "per_tensor", "scale_dtype": "f32"}}})",
+        R"({"depth": 576, "ov_depth": 512, "v_from_k": true, "mask": "causal", "kv_dtype": "int8", "out_dtype": "f32",
+             "rope_depth": 64, "rope": {"layout": "tail", "padded_depth": 512, "dtype": "bf16"},
+             "operand": {"kind": "paged", "page_size": 64,
+                         "quantization": {"granularity": "per_token", "scale_dtype": "f32"}}})"})
+    check_wide_rows("sm_100a", "prefill", keys, cases, kRandom);
 }
 
 TEST_CASE("depth 512 in prefill and decode") {

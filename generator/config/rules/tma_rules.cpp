@@ -87,7 +87,7 @@ std::string v20_swizzle(const Config& c) {
 
 /// FA4's numbers for the config, or nothing where it does not apply.
 std::optional<FA4Config> fa4(const Config& c) {
-  const bool applies = c.operation == Operation::prefill && c.BM;
+  const bool applies = c.operation == Operation::prefill && c.BM && !has_decode_tiles(c);
   if (!applies || is_fp8(c.dtype) != is_fp8(kv_dtype(c))) return std::nullopt;
   FA4Params p;
   p.dtype = c.dtype;
@@ -116,7 +116,7 @@ std::string v24(const Config& c) {
 }
 std::string v25(const Config& c) {
   const bool packed = is_blackwell(c.target) && c.operation == Operation::prefill && c.BM && *c.BM <= 64 &&
-                      !c.pair_cta.value_or(false);
+                      !c.pair_cta.value_or(false) && !has_decode_tiles(c);
   // Two stages of wide rows do not fit; on sm_90a K and V have rings of their own, so one of each will do.
   const bool wide = c.target == Target::sm_90a && c.depth > 256 && !c.v_from_k.value_or(false);
   const int least = packed ? 4 : wide ? 1 : 2;

@@ -167,7 +167,7 @@ std::string threads_sm90(const Config& c) {
                      *c.num_threads);
 }
 std::string threads_sm100(const Config& c) {
-  if (c.operation == Operation::decode) return "";
+  if (has_decode_tiles(c)) return "";
   const int threads = has_one_query_tile(c) ? 384 : 512;
   return c.num_threads && *c.num_threads != threads
              ? fmt::format("num_threads ({}) must be {}", *c.num_threads, threads)

@@ -27,7 +27,7 @@ std::vector<KernelParam> kernel_params(const DecodePlan& p, const KeyScales& sca
   add(Kind::pointer, "q"), add(Kind::pointer, "o");
   p.results.add_pointers(params);
   scales.add_params(params);
-  add(Kind::pointer, "workspace"), add(Kind::pointer, "item_counters");
+  if (!p.stream->by_rows()) add(Kind::pointer, "workspace"), add(Kind::pointer, "item_counters");
   for (KernelParam& param : p.operand->params()) params.push_back(std::move(param));
   add_problem_params(params, *p.stream);
   const bool ragged = p.stream->ragged_q();

@@ -18,7 +18,12 @@
 namespace kiln::sm100 {
 namespace {
 
-constexpr std::string_view kName = "sm100_decode";
+bool is_prefill(const Config& c) {
+  return c.operation == Operation::prefill;
+}
+std::string_view name_of(const Config& c) {
+  return is_prefill(c) ? "sm100_wide_prefill" : "sm100_decode";
+}
 
 /// More tiles on their way than cover the time to memory only queue, as on sm_90a (bench/NOTES.md 53).
 constexpr int kMostStages = 4;
@@ -91,7 +96,7 @@ void check_rope(const Config& c, const Config& m, const MeaningCheck& check) {
 
 bool check_meaning(const Config& c, Violations& out) {
   const Config m = with_shared_defaults(c);
-  const MeaningCheck check(c, m, kName, out);
+  const MeaningCheck check(c, m, name_of(c), out);
   if (*m.v_from_k)
     check.keys({"BK", "swizzle", "num_kv_stages", "num_qk_stages", "gather4", "rope"}, ScaleTypes::bytes);
   else
@@ -100,10 +105,11 @@ bool check_meaning(const Config& c, Violations& out) {
   check.takes_kv_of_dtype_or_bytes();
   check.takes_one_scale_a_row();
   check.takes_positive_scale();
+  if (is_prefill(c)) check.takes(c.split_kv.value_or(1) == 1, "/split_kv", "does not split the keys", "1");
   const int most = *m.v_from_k ? 576 : 192;
   for (const auto& [pointer, value] : {std::pair{"/depth", c.depth}, std::pair{"/ov_depth", *m.ov_depth}}) {
     if (value % 16 == 0 && value >= 16 && value <= most) continue;
-    break_rule(c, kName, {pointer}, fmt::format("depth is a multiple of 16 between 16 and {}", most),
+    break_rule(c, name_of(c), {pointer}, fmt::format("depth is a multiple of 16 between 16 and {}", most),
                std::to_string(std::clamp((value + 15) / 16 * 16, 16, most)), out);
   }
   if (*m.v_from_k) {
@@ -159,13 +165,15 @@ int most_rows(const Config& m) {
 /// Packed query rows of a tile, unless asked: query tokens times query heads of a KV head. Where neither is known 16, and
 /// 64 of a latent cache, whose rows all heads read.
 int default_rows(const Config& c) {
+  if (is_prefill(c)) return most_rows(c);
   const int rows = packed_rows(c, *c.v_from_k ? 64 : 16);
   return std::min(rows <= 16 ? 16 : rows <= 32 ? 32 : 64, most_rows(c));
 }
 
 /// The key's only value here.
-void only(std::optional<int>& key, int value, const Refusals& refuse, const char* pointer, const char* what) {
-  if (key && *key != value) refuse(kName, {pointer}, what, std::to_string(value));
+void only(std::optional<int>& key, int value, const Refusals& refuse, const char* pointer, const char* what,
+          std::string_view schedule) {
+  if (key && *key != value) refuse(schedule, {pointer}, what, std::to_string(value));
   key = value;
 }
 
@@ -173,7 +181,7 @@ bool choose_tile(DecodePlan& p, Config& c, const Refusals& refuse) {
   if (!c.BM) c.BM = default_rows(c);
   p.BM = *c.BM;
   if (p.BM != 16 && p.BM != 32 && p.BM != 64) {
-    refuse(kName, {"/BM"}, "BM, the packed query rows, is 16, 32 or 64",
+    refuse(name_of(c), {"/BM"}, "BM, the packed query rows, is 16, 32 or 64",
            p.BM < 24   ? "16"
            : p.BM < 48 ? "32"
                        : "64");
@@ -181,17 +189,19 @@ bool choose_tile(DecodePlan& p, Config& c, const Refusals& refuse) {
   }
   if (p.BM > most_rows(c)) {
     refuse(
-        kName, {"/BM"},
+        name_of(c), {"/BM"},
         fmt::format("a thread has registers for {} rows of this mask, score_mod and kv_dtype", most_rows(c)),
         std::to_string(most_rows(c)));
     return false;
   }
   only(c.BN, p.BN, refuse, "/BN",
        p.v_in_k ? "BN is the 64 rows of the matrix instruction, a key each, where V lies in K"
-                : "BN is the 128 rows of the matrix instruction, a key each");
+                : "BN is the 128 rows of the matrix instruction, a key each",
+       name_of(c));
   only(c.num_threads, p.num_threads(), refuse, "/num_threads",
        p.narrow ? "four warps of softmax, one for products, one for copies, four that convert"
-                : "four warps of softmax, one for products, one for copies");
+                : "four warps of softmax, one for products, one for copies",
+       name_of(c));
   if (c.swizzle && swizzle_bytes(c) != DecodePlan::kRowBytes)
     refuse("V20", {"/swizzle"}, "sm100_decode tiles rows into swizzle spans of 128 bytes", "128B");
   c.swizzle = SwizzleMode::b128;
@@ -335,7 +345,8 @@ bool choose_stages(DecodePlan& p, Config& c, const Refusals& refuse) {
   c.num_kv_stages = p.num_kv_stages;
   only(c.BK, p.narrow ? (p.k_columns + 127) / 128 * 128 / p.num_qk_stages : p.rings.BK0, refuse, "/BK",
        p.v_in_k ? "BK is the depth in whole swizzle spans over num_qk_stages"
-                : "K comes at once: BK is the depth in whole swizzle spans");
+                : "K comes at once: BK is the depth in whole swizzle spans",
+       name_of(c));
   return true;
 }
 
@@ -367,8 +378,10 @@ void set_systems(DecodePlan& p, const Config& c) {
     if (has_rope_tensor(c)) tensors.emplace_back("k_rope");
     p.operand->set_gather4(std::move(tensors));
   }
-  p.stream.emplace(StreamK::Shape{c.operand->kind, p.BM, p.BN, *c.mask, !c.split_kv, c.split_kv.value_or(1),
-                                  "wait_for_launch_before();"});
+  StreamK::Shape work{
+      c.operand->kind, p.BM, p.BN, *c.mask, !c.split_kv, c.split_kv.value_or(1), "wait_for_launch_before();"};
+  if (is_prefill(c)) work.split = false, work.by_rows = true;
+  p.stream.emplace(work);
   p.mask.emplace(*c.mask, key_layout(p));
   p.modifier.emplace(*c.score_mod, key_layout(p), score_dialect());
 }
@@ -402,10 +415,10 @@ std::optional<DecodePlan> plan_decode(Config c, Violations& out) {
   if (!choose_tile(p, c, refuse) || !choose_stages(p, c, refuse)) return std::nullopt;
   const std::array<int, 3> shape{p.BN, p.BM, 16};
   if (c.mma_shape && *c.mma_shape != shape)
-    refuse(kName, {"/mma_shape"}, fmt::format("the matrix instruction of K Q' is m{} n(BM) k16", p.BN),
+    refuse(name_of(c), {"/mma_shape"}, fmt::format("the matrix instruction of K Q' is m{} n(BM) k16", p.BN),
            fmt::format("[{}, {}, 16]", p.BN, p.BM));
   c.mma_shape = shape;
-  c.schedule = std::string(kName);
+  c.schedule = std::string(name_of(c));
   set_systems(p, c);
   if (out.size() != before) return std::nullopt;
   p.config = std::move(c);

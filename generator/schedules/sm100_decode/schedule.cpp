@@ -52,7 +52,10 @@ class Sm100Decode final : public Schedule {
     return proofs;
   }
   KernelSource emit() const override { return sm100::emit_decode(plan_); }
-  std::optional<KernelSource> emit_part() const override { return sm100::emit_decode(for_part(plan_)); }
+  std::optional<KernelSource> emit_part() const override {
+    if (plan_.stream->by_rows()) return std::nullopt;
+    return sm100::emit_decode(for_part(plan_));
+  }
 
  private:
   sm100::DecodePlan plan_;
@@ -64,6 +67,9 @@ std::unique_ptr<Schedule> make_sm100_decode(Config config, Violations& out) {
   auto plan = sm100::plan_decode(std::move(config), out);
   if (!plan) return nullptr;
   return std::make_unique<Sm100Decode>(std::move(*plan));
+}
+std::unique_ptr<Schedule> make_sm100_wide_prefill(Config config, Violations& out) {
+  return make_sm100_decode(std::move(config), out);
 }
 
 }  // namespace kiln

@@ -17,5 +17,8 @@
 namespace kiln {
 
 std::unique_ptr<Schedule> make_sm100_decode(Config config, Violations& out);
+/// Prefill of rows over 256 columns, for which sm100_prefill has no tensor memory: decode's items of 64 packed query rows,
+/// each whole.
+std::unique_ptr<Schedule> make_sm100_wide_prefill(Config config, Violations& out);
 
 }  // namespace kiln

@@ -1,6 +1,8 @@
 #include "generator/schedules/sm100_prefill/schedule.hpp"
 
+#include "generator/schedules/common/meaning.hpp"
 #include "generator/schedules/common/prefill_timeline.hpp"
+#include "generator/schedules/sm100_decode/schedule.hpp"
 #include "generator/schedules/sm100_prefill/plan.hpp"
 
 namespace kiln {
@@ -58,6 +60,7 @@ class Sm100Prefill final : public Schedule {
 }  // namespace
 
 std::unique_ptr<Schedule> make_sm100_prefill(Config config, Violations& out) {
+  if (!config.schedule && has_wide_rows(config)) return make_sm100_wide_prefill(std::move(config), out);
   auto plan = sm100::plan_prefill(std::move(config), out);
   if (!plan) return nullptr;
   return std::make_unique<Sm100Prefill>(std::move(*plan));
