@@ -79,11 +79,12 @@ TEST_CASE("prefill of a latent cache: a chunk of queries at the end of a longer 
 
 TEST_CASE("sm_100a: prefill of latent rows of bytes") {
   const std::vector<LadderCase> cases{{37, 150}, {5, 3}, {0, 9}, {3, 0}, {33, 70}};
-  for (const char* keys :
-       {R"({"depth": 576, "ov_depth": 512, "v_from_k": true, "mask": "causal", "lse": true, "kv_dtype": "fp8_e4m3",
+  for (
+      const char* keys :
+      {R"({"depth": 576, "ov_depth": 512, "v_from_k": true, "mask": "causal", "lse": true, "kv_dtype": "fp8_e4m3",
              "operand": {"kind": "paged", "page_size": 1,
                          "quantization": {"granularity": "per_tensor", "scale_dtype": "f32"}}})",
-        R"({"depth": 576, "ov_depth": 512, "v_from_k": true, "mask": "causal", "kv_dtype": "int8", "out_dtype": "f32",
+       R"({"depth": 576, "ov_depth": 512, "v_from_k": true, "mask": "causal", "kv_dtype": "int8", "out_dtype": "f32",
              "rope_depth": 64, "rope": {"layout": "tail", "padded_depth": 512, "dtype": "bf16"},
              "operand": {"kind": "paged", "page_size": 64,
                          "quantization": {"granularity": "per_token", "scale_dtype": "f32"}}})"})
@@ -91,7 +92,7 @@ TEST_CASE("sm_100a: prefill of latent rows of bytes") {
 }
 
 TEST_CASE("depth 512 in prefill and decode") {
-  for (const char* target : {"sm_80", "sm_90a"}) {
+  for (const char* target : {"sm_80", "sm_90a", "sm_100a"}) {
     check_wide_rows(target, "prefill", R"({"depth": 512, "mask": "causal", "lse": true})", {{70, 140}},
                     kRandom);
     check_wide_rows(
@@ -107,10 +108,12 @@ TEST_CASE("depth 512 in prefill and decode") {
 }
 
 TEST_CASE("wide prefill kernels walk whole items: no workspace, no teams") {
-  for (const char* target : {"sm_80", "sm_90a"}) {
+  for (const auto& [target, schedule] : {std::pair{"sm_80", "sm80_wide_prefill"},
+                                         {"sm_90a", "sm90_wide_prefill"},
+                                         {"sm_100a", "sm100_wide_prefill"},
+                                         {"sm_103a", "sm100_wide_prefill"}}) {
     const Plan plan = plan_of(wide_config(target, "prefill", R"({"depth": 512})"));
-    CHECK(*plan.resolved().schedule ==
-          (std::string_view(target) == "sm_80" ? "sm80_wide_prefill" : "sm90_wide_prefill"));
+    CHECK(*plan.resolved().schedule == schedule);
     CHECK(*plan.resolved().BM == 64);
     const Manifest manifest = generate(plan).manifest;
     for (const char* role : {"workspace", "item_counters", "team_heads"}) {
@@ -137,6 +140,14 @@ TEST_CASE("what wide prefill does not take is refused") {
     CHECK(refused(R"({"depth": 592, "ov_depth": 512, "v_from_k": true})").find("/depth") == 0);
     CHECK(refused(R"({"depth": 512, "BM": 128})").find("/BM") == 0);
   }
+  const auto of_sm100 = [](const char* more) {
+    return all_violations(wide_config("sm_100a", "prefill", more));
+  };
+  CHECK(of_sm100(R"({"depth": 512, "kv_dtype": "fp8_e4m3"})").find("/depth") == 0);
+  CHECK(of_sm100(R"({"depth": 512, "split_kv": 2})").find("/split_kv") == 0);
+  CHECK(of_sm100(R"({"depth": 528})").find("/depth") == 0);
+  CHECK(of_sm100(R"({"depth": 512, "BM": 128})").find("/BM") == 0);
+  CHECK(of_sm100(R"({"depth": 512, "pair_cta": true})").find("/pair_cta") == 0);
   CHECK(all_violations(wide_config("sm_90a", "prefill",
                                    R"({"depth": 512, "operand": {"kind": "paged", "page_size": 7}})"))
             .find("/operand/page_size") == 0);
