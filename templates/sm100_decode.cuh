@@ -107,7 +107,7 @@ __device__ __forceinline__ void convert_tile(u32 to, u32 from, int rows, const u
 //@ section convert_chunk
 // 64 rows of kChunks * 16 bytes to FP16, in panels of 64 columns, swizzled; those from `rows` on become zeros. Of whole
 // 128 columns eight threads have half of a row and the other half of the next: no two of them use one bank.
-template <u32 kChunks>
+template <u32 kChunks${pitch_parameter}>
 __device__ __forceinline__ void convert_chunk(u32 to, u32 from, int rows, u32 thread) {
   constexpr u32 kWidth = kChunks > 4 ? 8 : kChunks > 2 ? 4 : kChunks, kRows = 128 / kWidth;
   const u32 row = kWidth == 8 ? thread / 16 * 2 + thread / 4 % 2 : thread / kWidth;
@@ -487,7 +487,7 @@ if (n > s.tile_begin) {
   p_phase ^= 1;
   tcgen05_fence_after();
   if (elect_one()) {
-    issue_output(tmem + ${o}, ${v_get}, ${p_get}, n - 1 > s.tile_begin, ${v_empty});
+    issue_output(tmem + ${o}, ${v_get}, ${p_get}, n - 1 > s.tile_begin, ${output_arguments});
     if (n == s.tile_end) tcgen05_commit(mbar_o_full);
   }
   ${step_v}
@@ -530,20 +530,20 @@ named_barrier_sync(2, 128);
       for (int r = 0; r < ${score_rows}; ++r) s_acc[r] *= key_scale;
 
 //@ section token_scores
-      const float key_scale = load_shared_float(smem_key_scales + turn * 512 + 4 * threadIdx.x);
+      const float key_scale = load_shared_float(smem_key_scales + turn * ${tile_scales} + 4 * ${own_key});
       turn = (turn + 1) % 4;
 #pragma unroll
       for (int r = 0; r < ${score_rows}; ++r) s_acc[r] *= key_scale;
 
 //@ section token_values
       ${wait_v}
-      const float value_scale = load_shared_float(smem_value_scales + 4 * threadIdx.x);
+      const float value_scale = load_shared_float(smem_value_scales + 4 * ${own_key});
 #pragma unroll
       for (int r = 0; r < ${score_rows}; ++r) s_acc[r] *= value_scale;
 
 //@ section latent_scores
 //@ if token
-      const float key_scale = load_shared_float(smem_key_scales + turn * ${tile_scales} + 4 * (16 * warp + lane % 16));
+      const float key_scale = load_shared_float(smem_key_scales + turn * ${tile_scales} + 4 * ${own_key});
       turn = (turn + 1) % 4;
 //@ end
 //@ if rotary

@@ -179,7 +179,7 @@ PvSplit pv_split(int BN, int mma_k, int element_bytes) {
 }
 
 nlohmann::ordered_json tma_consumer_json(const FA4Config& c, bool is_k) {
-  return {{"num_qk_stages_effective", is_k ? c.num_qk_stages : 1},
+  return {{"num_qk_stages_effective", is_k ? c.num_qk_stages : c.v_chunks},
           {"num_kv_stages", c.num_kv_stages},
           {"BMN", is_k ? c.k_rows_per_cta : c.v_cols_per_cta},
           {"BK", is_k ? c.BK0 : c.BK1},

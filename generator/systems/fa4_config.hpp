@@ -37,6 +37,7 @@ struct FA4Config {
   bool v_in_k = false;  ///< V is the first columns of K's rows, in K's slots
   int slots = 0;        ///< tiles of K or V that fit, whoever shares them
   int num_kv_stages = 0, num_qk_stages = 1, num_pv_stages = 2;
+  int v_chunks = 1;  ///< of V's columns, with barriers of their own
   int BK0 = 0, BK1 = 0, k_rows_per_cta = 0, v_cols_per_cta = 0;
   int staged_k_bytes = 0, full_k_bytes = 0, full_v_bytes = 0, rope_buffers = 0;
   int smem_bytes = 0;

@@ -89,6 +89,8 @@ const Case kCases[] = {
     {"sm_100a", kDecode,
      R"("mask": "causal", "depth": 576, "ov_depth": 512, "v_from_k": true, "operand": {"kind": "ragged"})", 4,
      16},
+    {"sm_100a", kDecode, R"("mask": "causal", "depth": 512, "operand": {"kind": "paged", "page_size": 64})",
+     4, 16},
     {"gfx90a", kDecode,
      R"("mask": "causal", "depth": 576, "ov_depth": 512, "v_from_k": true, "operand": {"kind": "ragged"})", 4,
      16},

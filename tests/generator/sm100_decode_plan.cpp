@@ -88,6 +88,50 @@ TEST_CASE("decode on sm_100a converts caches of bytes by four more warps") {
   CHECK(generate(sm100_decode_plan(bytes)).manifest.expectations[0].count == 16);
 }
 
+TEST_CASE("decode on sm_100a over wide rows: tiles of 64 keys, of one slot in chunks") {
+  const Json r = resolved({{"depth", 256}, {"mask", "causal"}, {"lse", true}});
+  CHECK(r["BN"] == 64);
+  CHECK(r["mma_shape"] == Json::array({64, 16, 16}));
+  CHECK(r["num_kv_stages"] == 3);
+  CHECK(r["num_qk_stages"] == 1);
+  CHECK(resolved(r) == r);
+  CHECK(resolved({{"depth", 128}, {"ov_depth", 144}})["num_kv_stages"] == 4);
+  const Json two = resolved({{"depth", 256}, {"group", 64}});
+  CHECK(two["num_kv_stages"] == 2);
+  CHECK(two["num_qk_stages"] == 2);
+  CHECK(resolved(two) == two);
+  CHECK(resolved({{"depth", 512}, {"ov_depth", 256}})["num_kv_stages"] == 2);
+  CHECK(resolved({{"depth", 256}, {"group", 64}, {"mask", "custom"}})["BM"] == 32);
+  for (const int rows : {16, 32, 64}) {
+    const Json one = resolved({{"depth", 512}, {"group", rows}});
+    CHECK(one["BM"] == rows);
+    CHECK(one["num_kv_stages"] == 1);
+    CHECK(one["num_qk_stages"] == 4);
+    CHECK(one["BK"] == 128);
+    CHECK(resolved(one) == one);
+  }
+  // Blocks of O have 128 columns: slots of V are as wide.
+  const Json pipelines = json_of(
+      sm100_decode_plan({{"depth", 256}, {"ov_depth", 176}}).to_json())["systems"]["tma_consumer_pipeline"];
+  CHECK(pipelines["v"]["slot_bytes"] == 64 * 256 * 2);
+  CHECK(pipelines["v"]["tmem_0"] == 32);
+  CHECK(generate(sm100_decode_plan({{"depth", 512}})).manifest.expectations[0].count == 32 + 4 * 4);
+
+  CHECK(refused_key({{"depth", 256}, {"BN", 128}}) == "/BN");
+  CHECK(refused_key({{"depth", 512}, {"num_kv_stages", 2}}) == "/num_kv_stages");
+  CHECK(refused_key({{"depth", 512}, {"num_qk_stages", 3}}) == "/num_qk_stages");
+  CHECK(refused_key({{"depth", 512}, {"ov_depth", 528}}) == "/ov_depth");
+  const Json bytes = resolved({{"depth", 256}, {"kv_dtype", "fp8_e4m3"}, {"group", 64}});
+  CHECK(bytes["BM"] == 64);
+  CHECK(bytes["BN"] == 64);
+  CHECK(resolved(bytes) == bytes);
+  CHECK(refused_key({{"depth", 272}, {"kv_dtype", "fp8_e4m3"}}) == "/depth");
+  CHECK(refused_key({{"depth", 256}, {"kv_dtype", "fp8_e4m3"}, {"num_kv_stages", 1}}) == "/num_kv_stages");
+  const Json blocks{{"kind", "ragged"}, {"quantization", {{"granularity", 32}, {"scale_dtype", "ue8m0"}}}};
+  CHECK(refused_key({{"depth", 256}, {"kv_dtype", "fp8_e4m3"}, {"operand", blocks}}) ==
+        "/operand/quantization/scale_dtype");
+}
+
 TEST_CASE("decode on sm_100a over a latent cache: tiles of 64 keys in one ring, P behind V's columns") {
   const auto latent = [](Json more) {
     Json config{{"depth", 576}, {"ov_depth", 512}, {"v_from_k", true}};
@@ -210,6 +254,6 @@ TEST_CASE("decode on sm_100a refuses at the key what it does not do") {
   CHECK(refused_key({{"BN", 64}}) == "/BN");
   CHECK(refused_key({{"num_threads", 512}}) == "/num_threads");
   CHECK(refused_key({{"num_kv_stages", 4}}) == "/num_kv_stages");
-  CHECK(refused_key({{"depth", 256}}) == "/depth");
+  CHECK(refused_key({{"depth", 528}}) == "/depth");
   CHECK(refused_key({{"mma_shape", Json::array({64, 16, 16})}}) == "/mma_shape");
 }

@@ -232,6 +232,28 @@ TEST_CASE("sm_100a over a latent cache: half of 64 rows in a thread, and what ma
 }
 
 TEST_CASE(
+    "sm_100a over wide rows of K and V apart: half of 64 rows in a thread, also beside warps that convert") {
+  const nlohmann::ordered_json base = {{"target", "sm_100a"}, {"operation", "decode"}, {"dtype", "bf16"},
+                                       {"depth", 512},        {"group", 64},           {"sink", true},
+                                       {"lse", true}};
+  for (const char* keys : {
+           R"({"mask": {"chunked": 100}, "operand": {"kind": "paged", "page_size": 7}, "score_mod": "alibi",
+               "split_kv": 3, "out_dtype": "f32"})",
+           R"({"mask": "custom", "operand": {"kind": "paged", "page_size": 7},
+               "score_mod": {"expr": "score + a[k] + c[h] + d[q] + e[b]",
+                             "tensors": {"a": "f32", "c": "f32", "d": "f32", "e": "f32"}}})",
+           R"({"depth": 256, "mask": {"chunked": 100}, "operand": {"kind": "paged", "page_size": 3},
+               "score_mod": {"expr": "score + a[k] + c[h] + d[q] + e[b]",
+                             "tensors": {"a": "f32", "c": "f32", "d": "f32", "e": "f32"}}})",
+           R"({"depth": 256, "kv_dtype": "int8", "mask": {"chunked": 100}, "score_mod": "alibi",
+               "operand": {"kind": "paged", "page_size": 7, "quantization": {"granularity": "per_token"}}})",
+           R"({"depth": 256, "kv_dtype": "fp8_e4m3", "mask": "causal", "score_mod": {"softcap": 20},
+               "operand": {"kind": "ragged", "quantization": {"granularity": "per_token"}}})",
+       })
+    check_no_spills(base, keys);
+}
+
+TEST_CASE(
     "sm_100a over latent rows of bytes: 64 rows in 168 registers of a thread, fewer where more is kept") {
   const nlohmann::ordered_json base = {
       {"target", "sm_100a"},

@@ -114,12 +114,17 @@ std::string v24(const Config& c) {
   }
   return BN >= 64 ? "" : fmt::format("BN ({}) must be at least 64, what tensor memory leaves for it", BN);
 }
+/// Two stages of wide rows do not fit; where K and V have rings of their own, one of each will do.
+bool has_single_slots(const Config& c) {
+  if (c.v_from_k.value_or(false)) return false;
+  if (c.target == Target::sm_90a) return c.depth > 256;
+  const bool decode = is_blackwell(c.target) && c.operation == Operation::decode;
+  return decode && element_bytes(c) == 2 && (c.depth > 192 || c.ov_depth.value_or(c.depth) > 128);
+}
 std::string v25(const Config& c) {
   const bool packed = is_blackwell(c.target) && c.operation == Operation::prefill && c.BM && *c.BM <= 64 &&
                       !c.pair_cta.value_or(false);
-  // Two stages of wide rows do not fit; on sm_90a K and V have rings of their own, so one of each will do.
-  const bool wide = c.target == Target::sm_90a && c.depth > 256 && !c.v_from_k.value_or(false);
-  const int least = packed ? 4 : wide ? 1 : 2;
+  const int least = packed ? 4 : has_single_slots(c) ? 1 : 2;
   if (!c.num_kv_stages || *c.num_kv_stages >= least) return "";
   return fmt::format("num_kv_stages ({}) must be at least {}: a held V stage and a K stage in flight",
                      *c.num_kv_stages, least);

@@ -19,6 +19,7 @@ void emit_issue_output(Writer& w, const DecodePlan& p, const Rings& rings) {
   const auto& v = p.v->descriptor();
   for (int j = 0; j < p.out_blocks(); ++j) {
     const int panels = p.MV() / 64 * j;
+    rings.emit_await_block(w, j);
     for (int step = 0; step < p.v_steps(); ++step)
       w.line("mma_smem(o + {}, descriptor(v + {}, kVHigh), descriptor(p + {}, kPHigh), kOutputKind, {});",
              j * p.BM, (panels * v.tile().panel_bytes() >> 4) + v.step(step), p.p_descriptor().step(step),

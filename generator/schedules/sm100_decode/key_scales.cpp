@@ -34,7 +34,8 @@ class TokenScales : public KeyScales {
   void emit_places(Writer& w) const override {
     w.line("const u32 smem_key_scales = smem + {};    // of the keys of four tiles in turns",
            p_.smem_key_scales);
-    w.line("const u32 smem_value_scales = smem_key_scales + 4 * 512;  // of the tile whose V is converted");
+    w.line("const u32 smem_value_scales = smem_key_scales + 4 * {};  // of the tile whose V is converted",
+           4 * p_.BN);
   }
   int full_arrivals() const override { return 33; }
   void emit_load(Writer& w, const RawTensor& of) const override {
@@ -47,6 +48,7 @@ class TokenScales : public KeyScales {
   }
   void emit_turn(Writer& w) const override { w.line("u32 turn = 0;"); }
   void emit_convert(Writer& w, const RawTensor& of) const override {
+    if (p_.halves()) w.line("if (thread < {})", p_.BN);
     w.line("store_shared_float({} + 4 * thread, load_shared_float(smem + {} + {} * {} + 4 * thread));",
            of.converted_scales, of.scales_at, of.from.stage(), 4 * p_.BN);
   }
@@ -67,10 +69,6 @@ class LatentTokenScales final : public TokenScales {
   void emit_places(Writer& w) const override {
     w.line("const u32 smem_key_scales = smem + {};  // of the keys of four tiles in turns",
            p_.smem_key_scales);
-  }
-  void emit_convert(Writer& w, const RawTensor& of) const override {
-    w.line("if (thread < {})", p_.BN);
-    TokenScales::emit_convert(w, of);
   }
   void emit_state(Writer& w) const override { emit_turn(w); }
   const char* scores() const override { return "latent_scores"; }

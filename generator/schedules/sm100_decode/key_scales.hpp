@@ -20,7 +20,7 @@ struct RawTensor {
   const StagedPipeline& to;       ///< of 16 bits
   int columns, bytes, scales_at;  ///< of a row; of a tile; scales of slot 0
   std::string rows;               ///< emitted: those that are converted, the others become zeros
-  const char* converted_scales;   ///< emitted: where the scales of what was converted go
+  std::string converted_scales;   ///< emitted: where the scales of what was converted go
 };
 
 class KeyScales {

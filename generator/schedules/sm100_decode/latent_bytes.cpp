@@ -186,8 +186,7 @@ class OnePlaceRings final : public LatentByteRings {
     return "// Chunks of the place come free with the last block that reads them, at barriers from `empty` on.";
   }
   const char* output_more() const override { return ", u32 empty"; }
-  std::string k_get() const override { return "k_desc"; }
-  std::string v_get() const override { return "v_desc"; }
+  std::string output_arguments() const override { return p_.v->ring().empty(0); }
 };
 
 }  // namespace

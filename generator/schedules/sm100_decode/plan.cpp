@@ -23,11 +23,22 @@ constexpr std::string_view kName = "sm100_decode";
 /// More tiles on their way than cover the time to memory only queue, as on sm_90a (bench/NOTES.md 53).
 constexpr int kMostStages = 4;
 
+/// K and V apart in tiles of 64 keys: two of 128 do not fit beside 64 rows of Q at depth 256 and 128 columns of V; more
+/// columns are several blocks of O.
+bool wide_apart(const Config& m) {
+  return !*m.v_from_k && (m.depth > 192 || *m.ov_depth > 128);
+}
+int keys_of_tile(const Config& m) {
+  return *m.v_from_k || wide_apart(m) ? 64 : 128;
+}
+
 /// What a thread that has 168 registers takes.
 void check_bytes(const Config& m, const MeaningCheck& check) {
   const bool blocks = has_block_scales(m.operand->quantization);
   check.takes(!blocks || !*m.v_from_k, "/operand/quantization/scale_dtype",
               "takes scales of f32 where V lies in K's rows", "f32");
+  check.takes(!blocks || !wide_apart(m), "/operand/quantization/scale_dtype",
+              "takes scales of f32 over depth 192 and over 128 columns of V", "f32");
   check.takes(!has_powers(m.operand->quantization) || m.dtype == DType::bf16, "/dtype",
               "multiplies in bf16 where scales are powers of two", "bf16");
   const int numbers = numbers_of(*m.kv_dtype);
@@ -44,9 +55,10 @@ void check_bytes(const Config& m, const MeaningCheck& check) {
 /// Bytes of K and V apart come by tensor copies of whole rows, whose pieces begin at 128 bytes of shared memory.
 void check_pieces(const Config& m, const MeaningCheck& check) {
   if (!operand_form(m.operand->kind).pages()) return;
-  const bool gathered = gathers(m, 128);
+  const int keys = keys_of_tile(m);
+  const bool gathered = gathers(m, keys);
   const int piece =
-      gathered ? sm90::MHAOperand::kGathered : sm90::MHAOperand::piece_rows(128, *m.operand->page_size);
+      gathered ? sm90::MHAOperand::kGathered : sm90::MHAOperand::piece_rows(keys, *m.operand->page_size);
   const int numbers = numbers_of(*m.kv_dtype);
   check.takes(piece * m.depth / numbers % 128 == 0 && piece * *m.ov_depth / numbers % 128 == 0,
               m.gather4 ? "/gather4" : "/operand/page_size",
@@ -94,16 +106,22 @@ bool check_meaning(const Config& c, Violations& out) {
   const MeaningCheck check(c, m, kName, out);
   if (*m.v_from_k)
     check.keys({"BK", "swizzle", "num_kv_stages", "num_qk_stages", "gather4", "rope"}, ScaleTypes::bytes);
+  else if (wide_apart(m) && size_of(*m.kv_dtype) == 2)
+    check.keys({"BK", "swizzle", "num_kv_stages", "num_qk_stages", "gather4"});
   else
     check.keys({"BK", "swizzle", "num_kv_stages", "gather4"}, ScaleTypes::bytes);
   check.takes_16_bit();
   check.takes_kv_of_dtype_or_bytes();
   check.takes_one_scale_a_row();
   check.takes_positive_scale();
-  const int most = *m.v_from_k ? 576 : 192;
+  // A tensor copy brings at most 256 columns of bytes.
+  const bool bytes_apart = size_of(*m.kv_dtype) == 1 && !*m.v_from_k;
+  const int most = *m.v_from_k ? 576 : bytes_apart ? 256 : 512;
   for (const auto& [pointer, value] : {std::pair{"/depth", c.depth}, std::pair{"/ov_depth", *m.ov_depth}}) {
     if (value % 16 == 0 && value >= 16 && value <= most) continue;
-    break_rule(c, kName, {pointer}, fmt::format("depth is a multiple of 16 between 16 and {}", most),
+    break_rule(c, kName, {pointer},
+               fmt::format("depth is a multiple of 16 between 16 and {}{}", most,
+                           bytes_apart ? " where keys are bytes" : ""),
                std::to_string(std::clamp((value + 15) / 16 * 16, 16, most)), out);
   }
   if (*m.v_from_k) {
@@ -114,7 +132,6 @@ bool check_meaning(const Config& c, Violations& out) {
   }
   if (size_of(*m.kv_dtype) == 1) check_bytes(m, check), check_pieces(m, check);
   check.takes_plain_rows();
-  check.takes(*m.ov_depth <= 128, "/ov_depth", "takes rows of V of up to 128 columns", "128");
   return check.passed();
 }
 
@@ -126,31 +143,32 @@ struct RowLimits {
   static constexpr int kKept = 32;     ///< something is kept for each row
   static constexpr int kCrowded = 16;  ///< more than one thing, or two tensors
   static constexpr int kBytes = 32, kBytesByPlace = 16;
-  static constexpr int kLatent = 64, kLatentBits = 32;  ///< half of them in a thread
-  static constexpr int kLatentBytes = 64, kLatentBytesKept = 32, kLatentBytesCrowded = 16;
+  static constexpr int kHalves = 64, kHalvesBits = 32;  ///< of 64 keys: half of them in a thread
+  static constexpr int kHalvesBytes = 64, kHalvesBytesKept = 32, kHalvesBytesCrowded = 16;
 };
 
 bool has_ends(const Config& m) {
   return is_bounded(*m.mask) && m.mask->kind != MaskConfig::Kind::causal;
 }
 
-int most_rows_of_latent_bytes(const Config& m) {
+int most_rows_of_half_bytes(const Config& m) {
   const std::size_t tensors = m.score_mod->tensors.size();
-  if (m.mask->kind == MaskConfig::Kind::custom || tensors > 1) return RowLimits::kLatentBytesCrowded;
-  return has_ends(m) || modifier_kind(*m.score_mod).by_place || tensors > 0 ? RowLimits::kLatentBytesKept
-                                                                            : RowLimits::kLatentBytes;
+  if (m.mask->kind == MaskConfig::Kind::custom || tensors > 1) return RowLimits::kHalvesBytesCrowded;
+  return has_ends(m) || modifier_kind(*m.score_mod).by_place || tensors > 0 ? RowLimits::kHalvesBytesKept
+                                                                            : RowLimits::kHalvesBytes;
 }
 
 int most_rows(const Config& m) {
   const ModifierKind& modifier = modifier_kind(*m.score_mod);
   const std::size_t tensors = m.score_mod->tensors.size();
   const bool custom = m.mask->kind == MaskConfig::Kind::custom;
-  if (size_of(*m.kv_dtype) == 1 && *m.v_from_k) return most_rows_of_latent_bytes(m);
+  const bool halves = keys_of_tile(m) == 64;
+  if (size_of(*m.kv_dtype) == 1 && halves) return most_rows_of_half_bytes(m);
   if (size_of(*m.kv_dtype) == 1)
     return custom || modifier.by_place ? RowLimits::kBytesByPlace : RowLimits::kBytes;
   const bool odd_pages = operand_form(m.operand->kind).pages() &&
                          !std::has_single_bit(static_cast<unsigned>(m.operand->page_size.value_or(1)));
-  if (*m.v_from_k) return custom ? RowLimits::kLatentBits : RowLimits::kLatent;
+  if (halves) return custom ? RowLimits::kHalvesBits : RowLimits::kHalves;
   const bool crowded = custom && (modifier.row_values || tensors > 0 || odd_pages);
   if (crowded || tensors > 1) return RowLimits::kCrowded;
   return has_ends(m) || custom || modifier.row_values || tensors > 0 ? RowLimits::kKept : RowLimits::kAny;
@@ -188,6 +206,7 @@ bool choose_tile(DecodePlan& p, Config& c, const Refusals& refuse) {
   }
   only(c.BN, p.BN, refuse, "/BN",
        p.v_in_k ? "BN is the 64 rows of the matrix instruction, a key each, where V lies in K"
+       : p.wide ? "BN is the 64 rows of the matrix instruction, a key each, of wide rows of K or V"
                 : "BN is the 128 rows of the matrix instruction, a key each");
   only(c.num_threads, p.num_threads(), refuse, "/num_threads",
        p.narrow ? "four warps of softmax, one for products, one for copies, four that convert"
@@ -211,7 +230,7 @@ void set_rings(DecodePlan& p) {
   f.params.dtype = p.math;
   f.swizzle_bytes = DecodePlan::kRowBytes, f.gran = 64, f.MMA_K = 16;
   // whole matrix instructions: of 64 columns of V, or of 128
-  f.padded_ov = padded(p.ov_depth);
+  f.padded_ov = p.wide && p.ov_depth > 128 ? align_up(p.ov_depth, 128) : padded(p.ov_depth);
   f.padded_qk = p.latent_bytes() ? padded_place(p) : padded(p.depth);
   f.BK0 = p.latent_bytes() ? p.chunk_columns() : f.padded_qk / p.num_qk_stages;
   f.BN = f.BK1 = f.k_rows_per_cta = p.BN;
@@ -223,6 +242,7 @@ void set_rings(DecodePlan& p) {
   f.full_v_bytes = p.BN * f.padded_ov * 2;
   f.tmem_s1 = p.BM, f.tmem_o0 = f.tmem_o1 = p.tmem_o();
   f.num_kv_stages = p.narrow ? p.places : p.num_kv_stages;
+  f.v_chunks = p.has_single_slots() && p.num_kv_stages == 1 ? p.out_blocks() : 1;
   if (p.narrow) p.raw_k.emplace("raw_k", p.num_kv_stages, 1);
   if (p.narrow && !p.v_in_k) p.raw_v.emplace("raw_v", p.num_kv_stages, 1);
   if (p.rope_apart()) p.rope_ring.emplace("rope", DecodePlan::kRopeStages, 1);
@@ -274,15 +294,23 @@ void set_memory(DecodePlan& p) {
 /// Chunks of a latent slot, whole panels (V26): a product begins with the first that has come, and each is freed by its
 /// last reader. Nine instead of three are predicted to gain 2 % at 64 rows and nothing at 16, for 8 to 15 % more issue
 /// slots.
-void choose_chunks(DecodePlan& p, Config& c) {
-  if (!p.v_in_k) return;
-  if (p.narrow) {
-    p.num_qk_stages = *(c.num_qk_stages = c.num_qk_stages.value_or((p.k_columns + 127) / 128));
-    return;
-  }
+int chunks_of_latent(const DecodePlan& p) {
+  if (p.narrow) return (p.k_columns + 127) / 128;
   const int panels = padded(p.depth) / 64;
-  p.num_qk_stages = c.num_qk_stages.value_or(panels % 3 == 0 ? 3 : panels % 2 == 0 ? 2 : 1);
-  c.num_qk_stages = p.num_qk_stages;
+  return panels % 3 == 0 ? 3 : panels % 2 == 0 ? 2 : 1;
+}
+
+/// Chunks of K's columns: 128 of one or two slots, since the next tile's come as these are freed. At 64 rows and depth
+/// 256 that is predicted to gain 1 %. Of three slots K comes at once.
+int chunks_of_wide(const DecodePlan& p) {
+  const int panels = padded(p.depth) / 64;
+  if (p.num_kv_stages > 2) return 1;
+  return panels % 2 == 0 ? panels / 2 : panels;
+}
+
+void choose_chunks(DecodePlan& p, const Config& c) {
+  if (p.has_chunks())
+    p.num_qk_stages = c.num_qk_stages.value_or(p.v_in_k ? chunks_of_latent(p) : chunks_of_wide(p));
 }
 
 /// As many as fit of two tiles of FP16 and slots of two tiles of bytes, but at least one tile of FP16 and two slots; of a
@@ -304,7 +332,13 @@ int stage_bytes(const DecodePlan& p) {
   return p.k->full_kv_bytes() + (p.v_in_k ? 0 : p.v->full_kv_bytes()) + 32;
 }
 
+/// Of wide rows one slot will do, in chunks that come and are freed one by one.
+int least_stages(const DecodePlan& p) {
+  return p.has_single_slots() ? 1 : 2;
+}
+
 bool choose_stages(DecodePlan& p, Config& c, const Refusals& refuse) {
+  p.num_kv_stages = c.num_kv_stages.value_or(kMostStages);
   choose_chunks(p, c);
   if (p.latent_bytes() && p.chunk_columns() > 256) {
     refuse("V20", {"/num_qk_stages"}, "a tensor copy brings at most 256 columns of bytes",
@@ -312,16 +346,16 @@ bool choose_stages(DecodePlan& p, Config& c, const Refusals& refuse) {
     return false;
   }
   const int most = target_info(c.target).smem_bytes;
-  p.num_kv_stages = c.num_kv_stages.value_or(kMostStages);
   if (p.latent_bytes()) fit_latent_bytes(p, c, most);
   set_rings(p), set_memory(p);
   const auto too_many = [&] { return p.smem.bytes() > most; };
-  while (!c.num_kv_stages && too_many() && p.num_kv_stages > 2) {
+  const int least = least_stages(p);
+  while (!c.num_kv_stages && too_many() && p.num_kv_stages > least) {
     --p.num_kv_stages;
-    set_rings(p), set_memory(p);
+    choose_chunks(p, c), set_rings(p), set_memory(p);
   }
-  if (p.num_kv_stages < 2 || p.num_kv_stages > 16) {
-    refuse("V25", {"/num_kv_stages"}, "num_kv_stages is 2 to 16 here", "2");
+  if (p.num_kv_stages < least || p.num_kv_stages > 16) {
+    refuse("V25", {"/num_kv_stages"}, fmt::format("num_kv_stages is {} to 16 here", least), "2");
     return false;
   }
   if (too_many()) {
@@ -329,13 +363,14 @@ bool choose_stages(DecodePlan& p, Config& c, const Refusals& refuse) {
     const int fitting = p.num_kv_stages - (p.smem.bytes() - most + per_stage - 1) / per_stage;
     refuse("V15", {"/num_kv_stages", "/depth"},
            fmt::format("shared memory is {} bytes, at most {}", p.smem.bytes(), most),
-           fmt::format("num_kv_stages {}", std::max(2, fitting)));
+           fmt::format("num_kv_stages {}", std::max(least, fitting)));
     return false;
   }
   c.num_kv_stages = p.num_kv_stages;
+  if (p.has_chunks()) c.num_qk_stages = p.num_qk_stages;
   only(c.BK, p.narrow ? (p.k_columns + 127) / 128 * 128 / p.num_qk_stages : p.rings.BK0, refuse, "/BK",
-       p.v_in_k ? "BK is the depth in whole swizzle spans over num_qk_stages"
-                : "K comes at once: BK is the depth in whole swizzle spans");
+       p.has_chunks() ? "BK is the depth in whole swizzle spans over num_qk_stages"
+                      : "K comes at once: BK is the depth in whole swizzle spans");
   return true;
 }
 
@@ -389,7 +424,8 @@ std::optional<DecodePlan> plan_decode(Config c, Violations& out) {
   p.results = RowResults(c);
   p.narrow = size_of(*c.kv_dtype) == 1;
   p.v_in_k = *c.v_from_k;
-  p.BN = p.v_in_k ? 64 : 128;
+  p.wide = wide_apart(c);
+  p.BN = keys_of_tile(c);
   const auto& scales = c.operand->quantization;
   p.block = has_block_scales(scales) ? scales->block : 0;
   // BF16 has the range of scales that are powers of two, and holds E4M3 times one exactly; FP16 holds E2M1 times E4M3.

@@ -29,7 +29,7 @@ struct DecodePlan {
   int depth = 0, ov_depth = 0, BM = 0, num_kv_stages = 0;
   int k_columns = 0;      ///< of depth: those of `kv_dtype`
   int rope = 0;           ///< of depth: rotary columns that lie apart, of Q's type
-  int num_qk_stages = 1;  ///< chunks of a latent slot, which come and are freed one by one
+  int num_qk_stages = 1;  ///< chunks of K's columns, which come and are freed one by one
   int places = 1;         ///< of bytes: tiles of FP16; of a latent cache 2 where they fit
   int BN = 128;           ///< keys of a tile: rows of the matrix instruction of S', 128 or 64
   RowResults results;
@@ -42,6 +42,8 @@ struct DecodePlan {
   int block = 0;  ///< columns of a scale of a byte, which goes into what bytes become; 0: there is none
   /// V is the first columns of K's rows (a latent cache): one ring, and P lies in K's slot behind V's columns.
   bool v_in_k = false;
+  /// Rows of K or V are too wide for tiles of 128 keys.
+  bool wide = false;
 
   sm90::SmemMap smem;
   int smem_q = 0, smem_k = 0, smem_v = 0, smem_p = 0, smem_rows = 0, smem_exchange = 0, smem_table = 0,
@@ -79,6 +81,9 @@ struct DecodePlan {
   SmemTile p_tile() const { return {BM, kRowBytes, 2}; }
   MMASmemDescriptor q_descriptor() const { return {q_tile(), true}; }
   MMASmemDescriptor p_descriptor() const { return {p_tile(), true}; }
+  /// Of wide rows in 16 bits one slot of K and one of V will do; these, and latent ones, may come in chunks.
+  bool has_single_slots() const { return wide && !narrow; }
+  bool has_chunks() const { return v_in_k || has_single_slots(); }
   /// Latent rows of bytes: a slot of them is a chunk of `chunk_columns` columns, the last of which may have fewer.
   bool latent_bytes() const { return narrow && v_in_k; }
   int chunk_columns() const { return (k_columns + 127) / 128 * 128 / num_qk_stages; }
@@ -108,13 +113,15 @@ struct DecodePlan {
   TmemAccess scores_access() const { return {BM, BN}; }
   TmemAccess output_access() const { return {BM, MV()}; }
   /// Where softmax has 168 registers and P takes 32 of them, O' is rescaled in halves of 64 rows.
-  bool rescales_by_halves() const { return latent_bytes() && BM == 64 && MV() == 128; }
+  bool rescales_by_halves() const { return narrow && halves() && BM == 64 && MV() == 128; }
   TmemAccess rescale_access() const {
     return rescales_by_halves() ? TmemAccess{BM / 2, MV()} : output_access();
   }
   /// Of 64 keys a warp has 16, each in two lanes with half of the packed rows each.
   bool halves() const { return BN == 64; }
   int key_lanes() const { return halves() ? 16 : 32; }
+  /// Emitted: this thread's key of a tile.
+  const char* own_key() const { return halves() ? "(16 * warp + lane % 16)" : "threadIdx.x"; }
   /// Packed rows whose scores a lane holds, and the emitted index of its r-th.
   int score_rows() const { return scores_access().registers(); }
   std::string score_row(const std::string& r) const { return halves() ? "score_row + " + r : r; }

@@ -4,7 +4,7 @@ namespace kiln::sm100 {
 namespace {
 
 /// K and V of a tile, each in one place.
-class ByteRings final : public WidenedRings {
+class ByteRings : public WidenedRings {
  public:
   using WidenedRings::WidenedRings;
   void emit_places(Writer& w) const override {
@@ -43,8 +43,10 @@ class ByteRings final : public WidenedRings {
                : "// ---- bytes to FP16: K and V of a tile, each into one place that the products free";
   }
   const char* convert_function() const override { return scales_.convert_function(); }
-  std::string k_get() const override { return "k_desc"; }
-  std::string v_get() const override { return "v_desc"; }
+
+ protected:
+  /// The tile that has come, into its place.
+  virtual void emit_convert_tile(Writer& w, const RawTensor& of) const;
 
  private:
   RawTensor k() const {
@@ -54,8 +56,8 @@ class ByteRings final : public WidenedRings {
             p_.depth,
             p_.raw_bytes(true),
             p_.raw_scales_at(true),
-            "128",
-            "smem_key_scales + turn * 512"};
+            std::to_string(p_.BN),
+            fmt::format("smem_key_scales + turn * {}", 4 * p_.BN)};
   }
   RawTensor v() const {
     return {"v",
@@ -71,12 +73,16 @@ class ByteRings final : public WidenedRings {
   void emit_load_bytes(Writer& w, const RawTensor& of) const;
 };
 
+void ByteRings::emit_convert_tile(Writer& w, const RawTensor& of) const {
+  w.line("convert_tile<{}>(smem_{}, smem_raw_{} + {} * {}, {}{}, thread);", of.columns / 16, of.name, of.name,
+         of.from.stage(), of.bytes, of.rows, scales_.convert_argument(of));
+}
+
 /// The tile that has come to 16 bits.
 void ByteRings::emit_convert(Writer& w, const RawTensor& of) const {
   of.from.emit_wait_full(w, 0);
   of.to.emit_wait_empty(w, 0);
-  w.line("convert_tile<{}>(smem_{}, smem_raw_{} + {} * {}, {}{}, thread);", of.columns / 16, of.name, of.name,
-         of.from.stage(), of.bytes, of.rows, scales_.convert_argument(of));
+  emit_convert_tile(w, of);
   scales_.emit_convert(w, of);
   w.line("fence_proxy_async();");
   w.line("__syncwarp();");
@@ -102,6 +108,22 @@ void ByteRings::emit_load_bytes(Writer& w, const RawTensor& of) const {
   ring.emit_step(w);
 }
 
+/// Wide rows of 64 keys, 128 columns after the other.
+class WideByteRings final : public ByteRings {
+ public:
+  using ByteRings::ByteRings;
+  const char* convert_function() const override { return "convert_chunk"; }
+
+ private:
+  void emit_convert_tile(Writer& w, const RawTensor& of) const override {
+    const int panel = p_.k->descriptor().tile().panel_bytes();
+    for (int column = 0; column < of.columns; column += 128)
+      w.line("convert_chunk<{}, {}>(smem_{} + {}, smem_raw_{} + {} * {} + {}, {}, thread);",
+             std::min(128, of.columns - column) / 16, of.columns, of.name, column / 64 * panel, of.name,
+             of.from.stage(), of.bytes, column, of.rows);
+  }
+};
+
 /// Latent rows. Nobody waits for V: S' of the tile, which was waited for, had all of K.
 class LatentRings final : public Rings {
  public:
@@ -113,7 +135,8 @@ class LatentRings final : public Rings {
   void emit_init(Writer& w) const override { p_.k->ring().emit_init(w, 1, 1); }
   void emit_producer_states(Writer& w) const override { p_.k->ring().emit_state(w, true); }
   void emit_load_v(Writer&) const override {}
-  void emit_scores(Writer& w) const override;
+  void emit_await_slot(Writer& w, const TMAConsumerPipeline& pipeline, int chunk) const override;
+  void emit_release_k(Writer&, int) const override {}
   void emit_v_state(Writer& w) const override {
     w.line("u32 {} = 0;  // K's slot of the tile whose V is next", p_.v->ring().stage());
   }
@@ -136,21 +159,37 @@ class LatentRings final : public Rings {
     return "// Chunks of the slot come free with the last block that reads them, at barriers from `empty` on; P's with the last of all.";
   }
   const char* output_more() const override { return ", u32 empty"; }
+  std::string output_arguments() const override { return p_.v->ring().empty(0); }
   std::string p_get() const override { return fmt::format("p_desc + v_stage * {}", p_.k->slot_bytes() >> 4); }
   const char* p_address() const override { return "p_of_tile"; }
 };
 
-/// Of each chunk of K when it has come.
-void LatentRings::emit_scores(Writer& w) const {
-  const int chunks = p_.k->num_qk_stages_effective();
-  for (int chunk = 0; chunk < chunks; ++chunk) {
-    p_.k->emit_wait(w, chunk);
-    w.open("if (elect_one())");
-    w.line("{}", issue_scores(chunk));
-    if (chunk + 1 == chunks) w.line("tcgen05_commit(mbar_s_full + 8 * s_buffer);");
-    w.close();
-  }
+/// No chunk comes free before all of the slot are there: once a slot the lanes meet, at its last chunk.
+void LatentRings::emit_await_slot(Writer& w, const TMAConsumerPipeline& pipeline, int chunk) const {
+  if (chunk + 1 == pipeline.num_qk_stages_effective()) return Rings::emit_await_slot(w, pipeline, chunk);
+  pipeline.ring().emit_wait_empty(w, chunk);
 }
+
+/// A slot of K and one of V, in chunks: each is on its way again as soon as its product has ended. O' of a tile is
+/// issued before S' of the next, so V of one comes while K of the other is read.
+class SingleRings final : public Rings {
+ public:
+  using Rings::Rings;
+  const char* await_output() const override { return ""; }
+  const char* products() const override { return "latent_products"; }
+  void emit_await_block(Writer& w, int j) const override {
+    w.line("mbarrier_wait(full + {}, phase);", 8 * j);
+  }
+  void emit_release_chunks(Writer& w, int j) const override { w.line("tcgen05_commit(empty + {});", 8 * j); }
+  const char* output_note() const override {
+    return "// Each block of V's columns when it has come, at barriers from `full` on; it comes free at one from `empty` on.";
+  }
+  const char* output_more() const override { return ", u32 full, u32 phase, u32 empty"; }
+  std::string output_arguments() const override {
+    const StagedPipeline& v = p_.v->ring();
+    return fmt::format("{}, {}, {}", v.full(0), v.phase(), v.empty(0));
+  }
+};
 
 }  // namespace
 
@@ -168,18 +207,35 @@ void Rings::emit_producer_states(Writer& w) const {
   p_.k->ring().emit_state(w, true), p_.v->ring().emit_state(w, true);
 }
 
+/// Of each chunk of K when it has come.
 void Rings::emit_scores(Writer& w) const {
-  p_.k->emit_wait(w, 0);
-  w.open("if (elect_one())");
-  w.line("{}", issue_scores(0));
-  w.line("tcgen05_commit(mbar_s_full + 8 * s_buffer);");
-  w.line("tcgen05_commit({});", p_.k->ring().empty(0));
-  w.close();
+  const int chunks = p_.k->num_qk_stages_effective();
+  for (int chunk = 0; chunk < chunks; ++chunk) {
+    p_.k->emit_wait(w, chunk);
+    w.open("if (elect_one())");
+    w.line("{}", issue_scores(chunk));
+    if (chunk + 1 == chunks) w.line("tcgen05_commit(mbar_s_full + 8 * s_buffer);");
+    emit_release_k(w, chunk);
+    w.close();
+  }
+}
+
+void Rings::emit_release_k(Writer& w, int chunk) const {
+  w.line("tcgen05_commit({});", p_.k->ring().empty(chunk));
+}
+
+void Rings::emit_wait_v(Writer& w) const {
+  for (int chunk = 0; chunk < p_.v->num_qk_stages_effective(); ++chunk) p_.v->emit_wait(w, chunk);
+}
+
+void Rings::emit_await_slot(Writer& w, const TMAConsumerPipeline& pipeline, int chunk) const {
+  pipeline.ring().emit_wait_empty_by_warp(w, chunk);
 }
 
 std::string Rings::issue_scores(int chunk) const {
   return fmt::format("issue_scores{}(tmem + s_buffer * {}, {}, q_desc);",
-                     p_.k->num_qk_stages_effective() > 1 ? fmt::format("_{}", chunk) : "", p_.BM, k_get());
+                     p_.k->num_qk_stages_effective() > 1 ? fmt::format("_{}", chunk) : "", p_.BM,
+                     p_.k->get());
 }
 
 void Rings::emit_boxes(Writer& w, int round, const std::vector<std::string>& lines) const {
@@ -202,11 +258,7 @@ void Rings::emit_load(Writer& w, const TMAConsumerPipeline& pipeline, const char
   operand.emit_rows(w, name);
   if (p_.rope > 0 && *name == 'k') operand.emit_rows(w, "k_rope");
   for (int chunk = 0; chunk < chunks; ++chunk) {
-    // Once a slot the lanes meet, at its last chunk.
-    if (chunk + 1 < chunks)
-      ring.emit_wait_empty(w, chunk);
-    else
-      ring.emit_wait_empty_by_warp(w, chunk);
+    emit_await_slot(w, pipeline, chunk);
     // Bytes of other lanes may land before they are expected: the phase waits for lane 0's arrival in any case.
     w.line("if (lane == 0) mbarrier_arrive_expect_tx({}, {});", ring.full(chunk), pipeline.barrier_bytes());
     for (int round = 0; round < operand.rounds(); ++round) {
@@ -214,7 +266,7 @@ void Rings::emit_load(Writer& w, const TMAConsumerPipeline& pipeline, const char
       for (int panel = panels * chunk; panel < panels * (chunk + 1); ++panel) {
         const bool rotary = p_.rope > 0 && panel * 64 >= p_.k_columns;
         const std::string to = fmt::format(
-            "smem_{} + {} * {} + {}{}", name, ring.stage(), pipeline.slot_bytes(),
+            "{} + {}{}", pipeline.address(),
             panel * pipeline.descriptor().tile().panel_bytes() + round * 32 * piece, own_piece(piece));
         lines.push_back(operand.copy(to, rotary ? "k_rope" : name, ring.full(chunk),
                                      panel * 64 - (rotary ? p_.k_columns : 0), "n", round, kEvictFirst));
@@ -227,8 +279,10 @@ void Rings::emit_load(Writer& w, const TMAConsumerPipeline& pipeline, const char
 
 std::unique_ptr<const Rings> rings_of(const DecodePlan& p, const KeyScales& scales) {
   if (p.latent_bytes()) return latent_byte_rings(p, scales);
+  if (p.narrow && p.wide) return std::make_unique<WideByteRings>(p, scales);
   if (p.narrow) return std::make_unique<ByteRings>(p, scales);
   if (p.v_in_k) return std::make_unique<LatentRings>(p, scales);
+  if (p.num_kv_stages == 1) return std::make_unique<SingleRings>(p, scales);
   return std::make_unique<Rings>(p, scales);
 }
 

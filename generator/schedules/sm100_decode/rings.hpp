@@ -1,5 +1,6 @@
-// How K and V come to the products of sm100_decode: tiles by tensor copies, bytes that four warps turn into 16 bits, latent
-// rows whose first columns are V, or such rows of bytes (latent_bytes.cpp). The plan's config chooses one (rings_of).
+// How K and V come to the products of sm100_decode: tiles by tensor copies, in several slots or in one of each, bytes
+// that four warps turn into 16 bits, latent rows whose first columns are V, or such rows of bytes (latent_bytes.cpp). The
+// plan's config chooses one (rings_of).
 #pragma once
 
 #include <memory>
@@ -35,12 +36,18 @@ class Rings {
   /// K of tile n, or V, into the next slot.
   virtual void emit_load_k(Writer& w) const { emit_load(w, *p_.k, "k"); }
   virtual void emit_load_v(Writer& w) const { emit_load(w, *p_.v, "v"); }
+  /// Copies: until chunk `chunk` of a slot is free. The lanes meet there, as it may come free again before they are done
+  /// with the others.
+  virtual void emit_await_slot(Writer& w, const TMAConsumerPipeline& pipeline, int chunk) const;
   // Products: S' of a tile, as its chunks come where it has them; V's side of its ring.
   virtual void emit_scores(Writer& w) const;
   virtual void emit_v_state(Writer& w) const { p_.v->ring().emit_state(w, false); }
-  virtual void emit_wait_v(Writer& w) const { p_.v->emit_wait(w, 0); }
+  virtual void emit_wait_v(Writer& w) const;
   virtual void emit_step_v(Writer& w) const { p_.v->ring().emit_step(w); }
-  /// Behind the products of block `j` of O: chunks that nobody reads any more.
+  /// Behind the products with chunk `chunk` of K, where nobody else reads it.
+  virtual void emit_release_k(Writer& w, int chunk) const;
+  /// Before and behind the products of block `j` of O: what it waits for, and chunks that nobody reads any more.
+  virtual void emit_await_block(Writer&, int) const {}
   virtual void emit_release_chunks(Writer&, int) const {}
   /// Sections of the template: of Q's copies, the wait for O before P, rows of V past a sequence, products, and the
   /// warps that convert; empty where there is none.
@@ -58,12 +65,11 @@ class Rings {
   virtual void emit_softmax_state(Writer& w) const { emit_v_state(w); }
   virtual void emit_softmax_step(Writer& w) const { emit_step_v(w); }
   virtual void emit_p_place(Writer&) const {}
-  // The function that issues the products with V: what it also does, and a parameter for that.
+  // The function that issues the products with V: what it also does, parameters for that, and their arguments.
   virtual const char* output_note() const { return ""; }
   virtual const char* output_more() const { return ""; }
-  /// Low descriptor words of K's and V's slots in use, and of P.
-  virtual std::string k_get() const { return p_.k->get(); }
-  virtual std::string v_get() const { return p_.v->get(); }
+  virtual std::string output_arguments() const { return ""; }
+  /// Low descriptor word of P.
   virtual std::string p_get() const { return "p_desc"; }
   virtual const char* p_address() const { return "p_at"; }
   /// Whether the warps that convert read what the launch before may have written.

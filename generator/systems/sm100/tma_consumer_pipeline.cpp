@@ -5,7 +5,8 @@ namespace kiln::sm100 {
 TMAConsumerPipeline::TMAConsumerPipeline(const FA4Config& config, bool is_k)
     : config_(config),
       is_k_(is_k),
-      ring_(is_k ? "k" : "v", config.num_kv_stages, is_k || config.v_in_k ? config.num_qk_stages : 1),
+      ring_(is_k ? "k" : "v", config.num_kv_stages,
+            is_k || config.v_in_k ? config.num_qk_stages : config.v_chunks),
       descriptor_({is_k ? config.k_rows_per_cta : config.BN, config.swizzle_bytes, config.element_bytes()},
                   is_k) {
   if (config.shared_ring) ring_.take_turns(is_k ? 0 : 1);
@@ -16,7 +17,14 @@ void TMAConsumerPipeline::emit_construct(Writer& w) const {
 }
 
 std::string TMAConsumerPipeline::get() const {
-  return fmt::format("{}_desc + {} * {}", name(), ring_.stage(), slot_bytes() >> 4);
+  const std::string first = name() + "_desc";
+  return config_.num_kv_stages == 1 ? first
+                                    : fmt::format("{} + {} * {}", first, ring_.stage(), slot_bytes() >> 4);
+}
+
+std::string TMAConsumerPipeline::address() const {
+  const std::string first = "smem_" + name();
+  return config_.num_kv_stages == 1 ? first : fmt::format("{} + {} * {}", first, ring_.stage(), slot_bytes());
 }
 
 void TMAConsumerPipeline::emit_release(Writer& w, int qk) const {
@@ -26,8 +34,7 @@ void TMAConsumerPipeline::emit_release(Writer& w, int qk) const {
 
 void TMAConsumerPipeline::emit_zero(Writer& w) const {
   for (int panel = 0; panel < num_panels(); ++panel)
-    w.line("zero_16_bytes(smem_{} + {} * {} + {} + i * 16);", name(), ring_.stage(), slot_bytes(),
-           panel * descriptor_.tile().panel_bytes());
+    w.line("zero_16_bytes({} + {} + i * 16);", address(), panel * descriptor_.tile().panel_bytes());
 }
 
 nlohmann::ordered_json TMAConsumerPipeline::constants() const {

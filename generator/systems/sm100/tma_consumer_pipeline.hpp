@@ -2,7 +2,7 @@
 // descriptor, and releases it by a tcgen05.commit: the slot is free when every product issued before has ended, which
 // nobody waits for. All of it runs in the one elected thread that issues the products.
 //
-// K may come in `num_qk_stages` depth chunks with barriers of their own; V is one. In a shared ring K and V take slots in
+// K may come in `num_qk_stages` depth chunks with barriers of their own, V in `v_chunks` of its columns. In a shared ring K and V take slots in
 // turns: V's state stays at its slot while the next K is consumed, so release_v names the slot that is held. Where V is
 // the first columns of K's rows, both have the same slots, and only V's side releases them.
 #pragma once
@@ -19,7 +19,7 @@ class TMAConsumerPipeline {
  public:
   TMAConsumerPipeline(const FA4Config& config, bool is_k);
 
-  int num_qk_stages_effective() const { return is_k_ ? config_.num_qk_stages : 1; }
+  int num_qk_stages_effective() const { return is_k_ ? config_.num_qk_stages : config_.v_chunks; }
   int full_kv_bytes() const { return is_k_ ? config_.full_k_bytes : config_.full_v_bytes; }
   /// From one slot to the next.
   int slot_bytes() const {
@@ -36,8 +36,9 @@ class TMAConsumerPipeline {
 
   /// construct(): `const u32 NAME_desc`, the low descriptor word of slot 0.
   void emit_construct(Writer& w) const;
-  /// get(): expression of the low descriptor word of the current slot.
+  /// get(): expression of the low descriptor word of the current slot, and its address.
   std::string get() const;
+  std::string address() const;
   /// wait<qk>(): until chunk qk of the current slot is in shared memory.
   void emit_wait(Writer& w, int qk) const { ring_.emit_wait_full(w, qk); }
   /// release<qk>(): a commit; steps the state after the last chunk.
