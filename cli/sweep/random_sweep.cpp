@@ -71,7 +71,8 @@ class RandomTrials {
     try {
       return climb(config, seed, count);
     } catch (const Error& error) {
-      if (error.code() == ErrorCode::environment) throw;
+      if (error.code() == ErrorCode::environment)
+        throw Error(ErrorCode::environment, fmt::format("{}; drawn: {}", error.what(), write_json(config)));
       return Failure{"error", error.what()};
     } catch (const std::exception& error) {
       return Failure{"error", std::string("not a kiln error: ") + error.what()};

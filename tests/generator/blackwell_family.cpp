@@ -156,7 +156,8 @@ TEST_CASE("a row's maximum is looked for again where a mask cuts a tile or a sca
 
 TEST_CASE("what sm_100a refuses, sm_103a refuses in the same words") {
   for (const char* keys :
-       {R"("depth": 528)", R"("depth": 128, "BM": 48)", R"("depth": 64, "exp_offload": 0.5)",
+       {R"("depth": 528)", R"("depth": 128, "BM": 48)",
+        R"("depth": 64, "exp_offload": 0.5, "mask": "causal", "operand": {"kind": "paged", "page_size": 64})",
         R"("depth": 128, "pair_cta": true, "BM": 128)", R"("depth": 128, "WM": 16)",
         R"("depth": 128, "mask": "causal", "num_threads": 256)"}) {
     const auto refusal = [&](const std::string& target) {

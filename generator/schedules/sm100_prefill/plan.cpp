@@ -23,12 +23,16 @@ constexpr std::string_view kName = "sm100_prefill";
 struct KeyLimits {
   static constexpr int kAny = 128;
   static constexpr int kByPlace = 96;
-  static constexpr int kByPlaceInWindow = 64;      ///< expressions beside the two ends of a window
-  static constexpr int kByPlaceBesideScales = 64;  ///< and beside captured tensors (146)
+  static constexpr int kSoftcapBesidePadding = 96;  ///< with log-sum-exps over pages, of sm_103a (184)
+  static constexpr int kByPlaceInWindow = 64;       ///< expressions beside the two ends of a window
+  static constexpr int kByPlaceBesideScales = 64;   ///< and beside captured tensors (146)
 };
 
 int most_keys(const Config& c) {
   const ScoreMod& mod = *c.score_mod;
+  const bool softcap = mod.kind == ScoreMod::Kind::softcap && c.target == Target::sm_103a && c.depth > 64;
+  if (softcap && *c.lse && c.mask->left_padding && c.operand->kind == OperandKind::paged && !is_fp8(c.dtype))
+    return KeyLimits::kSoftcapBesidePadding;
   const ModifierKind& kind = modifier_kind(mod);
   if (!kind.by_place) return KeyLimits::kAny;
   if (c.operand->quantization || !mod.tensors.empty()) return KeyLimits::kByPlaceBesideScales;
@@ -212,10 +216,13 @@ struct OffloadLimit {
 };
 constexpr OffloadLimit kOffload[] = {{127, 0.25, 0.25}, {128, 0.75, 0.25}, {192, 1.0, 1.0}};
 /// Of other rows; bounded ones over pages, whose repair needs registers, have none to spare.
-constexpr double kOffloadOfOthers = 1.0, kOffloadBesideRepair = 0.0;
+constexpr double kOffloadOfOthers = 1.0, kOffloadBesideRepair = 0.0, kOffloadOfFastUnit = 0.0;
 
 double most_offloaded(const Config& c) {
   if (c.operand->kind == OperandKind::paged && is_bounded(*c.mask)) return kOffloadBesideRepair;
+  // The special-function unit of sm_103a is twice as fast, and rows to 128 columns have no registers for the other way.
+  const bool causal = c.mask->kind == MaskConfig::Kind::causal && !is_fp8(c.dtype);
+  if (c.target == Target::sm_103a && c.depth <= 128 && !causal) return kOffloadOfFastUnit;
   if (is_fp8(c.dtype) || c.mask->kind != MaskConfig::Kind::none) return kOffloadOfOthers;
   const OffloadLimit& limit = *std::find_if(std::begin(kOffload), std::end(kOffload) - 1,
                                             [&](const OffloadLimit& l) { return c.depth <= l.deepest; });
