@@ -146,7 +146,7 @@ TEST_CASE("sm100_prefill: tiles of queries and O that do not go together are ref
       {R"("bn_cap": 128)", "/bn_cap"},
       {R"("num_threads": 512)", "/num_threads"},
       {R"("num_qk_stages": 2, "shared_ring": true)", "/num_qk_stages"},
-      {R"("depth": 272)", "nearest legal: 256"},
+      {R"("depth": 272, "schedule": "sm100_prefill")", "nearest legal: 256"},
   };
   for (const auto& [keys, part] : refused) {
     CAPTURE(keys);
