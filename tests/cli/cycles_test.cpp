@@ -84,9 +84,8 @@ TEST_CASE("sm_103a: the same tile as sm_100a's, with exponentials at twice the r
     CHECK(busy(b300, same) == doctest::Approx(busy(b200, same)));
   const auto tile = [](const nlohmann::json& m) { return m["clocks"]["tile"].get<double>(); };
   CHECK(tile(b300) < 0.85 * tile(b200));
-  // What the FMA pipe takes over pays on sm_100a, and costs on sm_103a: the default is 0 on both.
+  // What the FMA pipe takes over pays on sm_100a; sm_103a, whose unit is twice as fast, does not take it in such rows.
   CHECK(tile(of("sm_100a", 0.25)) < tile(b200));
-  CHECK(tile(of("sm_103a", 0.25)) > tile(b300));
 }
 
 TEST_CASE(
