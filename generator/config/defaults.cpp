@@ -202,6 +202,10 @@ void fill_amd(Config& c) {
 
 void fill_sm100(Config& c) {
   fill(c.swizzle, is_fp8(c.dtype) ? SwizzleMode::b64 : SwizzleMode::b128);
+  if (c.operation == Operation::prefill && has_decode_tiles(c)) {
+    fill(c.BM, 64);
+    return;
+  }
   const bool wide = *c.rope_depth == 0 && is_wide_for_two_tiles(c);
   fill(c.pair_cta, false);
   fill(c.BM, c.single_o.value_or(wide && !*c.pair_cta) ? 128 : 256);

@@ -104,6 +104,9 @@ std::optional<FA4Config> fa4(const Config& c) {
 }
 
 std::string v24(const Config& c) {
+  const bool wide = std::max(c.depth, c.ov_depth.value_or(c.depth)) > 256;
+  if (c.operation == Operation::prefill && wide && (c.BM.value_or(64) > 64 || c.BN.value_or(64) > 64))
+    return "rows of over 256 columns have tiles of up to 64 packed rows, and of 64 keys";
   const auto config = fa4(c);
   if (!config) return "";
   const int BN = c.BN.value_or(config->BN), outputs = config->params.single_o ? 1 : 2;
