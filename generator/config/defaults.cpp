@@ -214,9 +214,17 @@ void fill_sm100(Config& c) {
 
 }  // namespace
 
+bool has_wide_rows(const Config& c) {
+  return c.depth > 256 || c.ov_depth.value_or(c.depth) > 256;
+}
+
 bool has_decode_tiles(const Config& c) {
-  const bool wide = std::max(c.depth, c.ov_depth.value_or(c.depth)) > 256;
-  return c.operation == Operation::decode || (c.schedule ? *c.schedule == "sm100_wide_prefill" : wide);
+  return c.operation == Operation::decode ||
+         (c.schedule ? *c.schedule == "sm100_wide_prefill" : has_wide_rows(c));
+}
+
+bool is_wide_for_128_keys(const Config& c) {
+  return !c.v_from_k.value_or(false) && (c.depth > 192 || c.ov_depth.value_or(c.depth) > 128);
 }
 
 bool has_one_query_tile(const Config& c) {

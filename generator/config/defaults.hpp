@@ -15,10 +15,16 @@ Config with_shared_defaults(Config config);
 /// sm_90a tiles are the schedule's choice and stay unset.
 Config with_rule_defaults(Config config);
 
+/// Rows over 256 columns, for which the prefill schedules of NVIDIA targets have no registers or no tensor memory: the wide
+/// prefill schedules'.
+bool has_wide_rows(const Config& config);
 /// Blackwell kernels with tiles of packed rows: decode, and prefill of rows over 256 columns.
 bool has_decode_tiles(const Config& config);
 /// Blackwell prefill whose blocks have one tile of 128 query rows, with one O: by `BM`, or in a pair, whose `BM` counts both.
 bool has_one_query_tile(const Config& config);
+/// Blackwell decode over rows of which two tiles of 128 keys do not fit beside 64 rows of Q (depth 256, 128 columns of V), or
+/// whose O is in several blocks: where V has a tensor of its own, tiles have 64 keys.
+bool is_wide_for_128_keys(const Config& config);
 /// Rows of which two O, or two tiles of Q beside two stages of K and V, are too many columns there.
 bool is_wide_for_two_tiles(const Config& config);
 

@@ -5,14 +5,12 @@
 #include <kiln/kiln.hpp>
 #include <nlohmann/json.hpp>
 
-#include "tests/serving/emulated.hpp"
+#include "tests/serving/ladder_check.hpp"
 #include "tests/serving/plans.hpp"
-#include "workbench/verify/ladder.hpp"
 
 using namespace kiln;
-using kiln::test::build_decode;
-using kiln::test::Built;
-using kiln::test::emulated;
+using kiln::test::check_cases;
+using kiln::test::plan_with;
 
 namespace {
 
@@ -22,19 +20,15 @@ const std::vector<LadderCase> kCases{{1, 150}, {3, 70}, {1, 0}, {2, 64}, {5, 3},
 void check_wide(const std::vector<std::string>& configs, std::uint64_t seed) {
   for (const std::string& keys : configs) {
     CAPTURE(keys);
-    const Built built = build_decode("sm_100a", keys);
-    CHECK(built.plan.resolved().BN == 64);
-    for (const auto& proof : built.plan.schedule().layout_proofs()) CHECK_MESSAGE(proof.holds, proof.what);
-    const auto compiled = emulated().compile(built.source);
-    CHECK(compiled->spill_bytes == 0);
-    for (const std::string& warning : compiled->warnings) FAIL_CHECK(warning);
+    const Plan plan =
+        plan_with({{"target", "sm_100a"}, {"operation", "decode"}, {"dtype", "bf16"}, {"depth", 64}}, keys);
+    CHECK(plan.resolved().BN == 64);
+    for (const auto& proof : plan.schedule().layout_proofs()) CHECK_MESSAGE(proof.holds, proof.what);
     EmulatorOptions emulator;
     emulator.policy = ++seed % 2 == 0 ? EmulatorOptions::Policy::lazy : EmulatorOptions::Policy::random;
     emulator.seed = seed;
     emulator.num_sms = 5;
-    const LadderRun run = run_cases(emulated(), built.plan, built.source, kCases, emulator, 1);
-    for (const std::string& failure : run.check.failures) FAIL_CHECK(failure);
-    for (const auto& finding : run.findings) FAIL_CHECK(finding.kind, ": ", finding.message);
+    check_cases(plan, kCases, emulator, 1);
   }
 }
 

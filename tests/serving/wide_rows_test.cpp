@@ -7,12 +7,11 @@
 
 #include "generator/config/json_text.hpp"
 #include "runtime/launch/geometry.hpp"
-#include "tests/serving/emulated.hpp"
+#include "tests/serving/ladder_check.hpp"
 #include "tests/serving/plans.hpp"
-#include "workbench/verify/ladder.hpp"
 
 using namespace kiln;
-using kiln::test::emulated;
+using kiln::test::check_cases;
 using kiln::test::plan_of;
 using Json = nlohmann::ordered_json;
 
@@ -30,17 +29,11 @@ void check_wide_rows(const char* target, const char* operation, const char* more
   const Plan plan = plan_of(wide_config(target, operation, more));
   CAPTURE(target);
   CAPTURE(more);
-  const KernelSource source = generate(plan);
-  const auto compiled = emulated().compile(source);
-  CHECK(compiled->spill_bytes == 0);
-  for (const std::string& warning : compiled->warnings) FAIL_CHECK(warning);
   EmulatorOptions emulator;
   emulator.policy = policy;
   emulator.seed = 5;
   emulator.num_sms = 2;
-  const LadderRun run = run_cases(emulated(), plan, source, cases, emulator, heads);
-  for (const std::string& failure : run.check.failures) FAIL_CHECK(failure);
-  for (const auto& finding : run.findings) FAIL_CHECK(finding.kind, ": ", finding.message);
+  check_cases(plan, cases, emulator, heads);
 }
 
 std::string all_violations(const Json& config) {

@@ -9,9 +9,9 @@
 // kernel lets a block be split. What caches need (buffer_wbl2, buffer_inv) is not judged.
 //
 // Memory is looked at two bytes at a time: of each two the last writer and what it wrote (equal values may meet), and the
-// last reader since somebody wrote to that page, each with which of the two bytes it touched in that epoch. A reader counts as done when it passes
-// anything on. Not judged as writes: stores of one lane and glc or sc stores, which may be flags that several waves
-// set, and atomics.
+// last reader since somebody wrote to that page, each with which of the two bytes it touched in that epoch. A reader
+// counts as done when it passes anything on. Not judged as writes: stores of one lane and glc or sc stores, which may be
+// flags that several waves set, and atomics.
 #pragma once
 
 #include <array>

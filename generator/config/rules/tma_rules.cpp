@@ -104,8 +104,8 @@ std::optional<FA4Config> fa4(const Config& c) {
 }
 
 std::string v24(const Config& c) {
-  const bool wide = std::max(c.depth, c.ov_depth.value_or(c.depth)) > 256;
-  if (c.operation == Operation::prefill && wide && (c.BM.value_or(64) > 64 || c.BN.value_or(64) > 64))
+  if (c.operation == Operation::prefill && has_wide_rows(c) &&
+      (c.BM.value_or(64) > 64 || c.BN.value_or(64) > 64))
     return "rows of over 256 columns have tiles of up to 64 packed rows, and of 64 keys";
   const auto config = fa4(c);
   if (!config) return "";
@@ -119,10 +119,8 @@ std::string v24(const Config& c) {
 }
 /// Two stages of wide rows do not fit; where K and V have rings of their own, one of each will do.
 bool has_single_slots(const Config& c) {
-  if (c.v_from_k.value_or(false)) return false;
-  if (c.target == Target::sm_90a) return c.depth > 256;
-  const bool packed = is_blackwell(c.target) && has_decode_tiles(c);
-  return packed && element_bytes(c) == 2 && (c.depth > 192 || c.ov_depth.value_or(c.depth) > 128);
+  if (c.target == Target::sm_90a) return c.depth > 256 && !c.v_from_k.value_or(false);
+  return is_blackwell(c.target) && has_decode_tiles(c) && element_bytes(c) == 2 && is_wide_for_128_keys(c);
 }
 std::string v25(const Config& c) {
   const bool packed = is_blackwell(c.target) && c.operation == Operation::prefill && c.BM && *c.BM <= 64 &&

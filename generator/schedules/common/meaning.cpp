@@ -167,10 +167,6 @@ void MeaningCheck::takes_positive_scale() const {
   }
 }
 
-bool has_wide_rows(const Config& c) {
-  return c.depth > 256 || c.ov_depth.value_or(c.depth) > 256;
-}
-
 bool check_prefill_meaning(const Config& c, std::string_view schedule,
                            std::initializer_list<std::string_view> own_keys, PrefillBytes bytes,
                            Violations& out) {

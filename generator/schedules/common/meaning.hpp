@@ -64,10 +64,6 @@ class MeaningCheck {
   std::size_t before_;
 };
 
-/// Rows over 256 columns, for which sm80_prefill and sm90_prefill have no registers: the wide prefill
-/// schedules'.
-bool has_wide_rows(const Config& config);
-
 /// What of 8 bits a prefill schedule takes, beside K and V of bytes with a scale for a tensor, a head or a
 /// key.
 enum class PrefillBytes {

@@ -28,13 +28,8 @@ std::string_view name_of(const Config& c) {
 /// More tiles on their way than cover the time to memory only queue, as on sm_90a (bench/NOTES.md 53).
 constexpr int kMostStages = 4;
 
-/// K and V apart in tiles of 64 keys: two of 128 do not fit beside 64 rows of Q at depth 256 and 128 columns of V; more
-/// columns are several blocks of O.
-bool wide_apart(const Config& m) {
-  return !*m.v_from_k && (m.depth > 192 || *m.ov_depth > 128);
-}
 int keys_of_tile(const Config& m) {
-  return *m.v_from_k || wide_apart(m) ? 64 : 128;
+  return *m.v_from_k || is_wide_for_128_keys(m) ? 64 : 128;
 }
 
 /// What a thread that has 168 registers takes.
@@ -42,7 +37,7 @@ void check_bytes(const Config& m, const MeaningCheck& check) {
   const bool blocks = has_block_scales(m.operand->quantization);
   check.takes(!blocks || !*m.v_from_k, "/operand/quantization/scale_dtype",
               "takes scales of f32 where V lies in K's rows", "f32");
-  check.takes(!blocks || !wide_apart(m), "/operand/quantization/scale_dtype",
+  check.takes(!blocks || !is_wide_for_128_keys(m), "/operand/quantization/scale_dtype",
               "takes scales of f32 over depth 192 and over 128 columns of V", "f32");
   check.takes(!has_powers(m.operand->quantization) || m.dtype == DType::bf16, "/dtype",
               "multiplies in bf16 where scales are powers of two", "bf16");
@@ -111,7 +106,7 @@ bool check_meaning(const Config& c, Violations& out) {
   const MeaningCheck check(c, m, name_of(c), out);
   if (*m.v_from_k)
     check.keys({"BK", "swizzle", "num_kv_stages", "num_qk_stages", "gather4", "rope"}, ScaleTypes::bytes);
-  else if (wide_apart(m) && size_of(*m.kv_dtype) == 2)
+  else if (is_wide_for_128_keys(m) && size_of(*m.kv_dtype) == 2)
     check.keys({"BK", "swizzle", "num_kv_stages", "num_qk_stages", "gather4"});
   else
     check.keys({"BK", "swizzle", "num_kv_stages", "gather4"}, ScaleTypes::bytes);
@@ -222,7 +217,8 @@ bool choose_tile(DecodePlan& p, Config& c, const Refusals& refuse) {
                 : "four warps of softmax, one for products, one for copies",
        name_of(c));
   if (c.swizzle && swizzle_bytes(c) != DecodePlan::kRowBytes)
-    refuse("V20", {"/swizzle"}, "sm100_decode tiles rows into swizzle spans of 128 bytes", "128B");
+    refuse("V20", {"/swizzle"}, fmt::format("{} tiles rows into swizzle spans of 128 bytes", name_of(c)),
+           "128B");
   c.swizzle = SwizzleMode::b128;
   return true;
 }
@@ -437,7 +433,7 @@ std::optional<DecodePlan> plan_decode(Config c, Violations& out) {
   p.results = RowResults(c);
   p.narrow = size_of(*c.kv_dtype) == 1;
   p.v_in_k = *c.v_from_k;
-  p.wide = wide_apart(c);
+  p.wide = is_wide_for_128_keys(c);
   p.BN = keys_of_tile(c);
   const auto& scales = c.operand->quantization;
   p.block = has_block_scales(scales) ? scales->block : 0;

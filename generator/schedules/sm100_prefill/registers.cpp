@@ -13,11 +13,10 @@ constexpr RoleRegisters kWindowed{184, 80, 64};    ///< windows of short O, and 
 constexpr RoleRegisters kFewScores{168, 88, 88};   ///< narrow tiles over pages; 16-bit types of sm_103a
 constexpr RoleRegisters kFewest{160, 104, 88};     ///< windows with captured tensors over pages
 constexpr RoleRegisters kProducts{160, 88, 104};   ///< long rows of sm_103a, and captured tensors
-constexpr RoleRegisters kMostCorrection{
-    152, 120, 88};  ///< long ragged rows in windows with captured tensors, of sm_103a
-constexpr RoleRegisters kOneTile{232, 152, 120};  ///< one tile of queries
+constexpr RoleRegisters kRepairs{152, 120, 88};    ///< the same of long ragged rows, of sm_103a
+constexpr RoleRegisters kOneTile{232, 152, 120};   ///< one tile of queries
 static_assert(kUsual.fit() && kEven.fit() && kCorrection.fit() && kWindowed.fit() && kFewScores.fit() &&
-              kFewest.fit() && kProducts.fit() && kMostCorrection.fit() && kOneTile.fit(1));
+              kFewest.fit() && kProducts.fit() && kRepairs.fit() && kOneTile.fit(1));
 
 /// Captured tensors over pages.
 RoleRegisters registers_of_tensors_over_pages(const PrefillPlan& p, bool b300) {
@@ -44,11 +43,10 @@ RoleRegisters registers_over_pages(const PrefillPlan& p, const Config& c) {
 
 /// Windows and chunks, whose rows begin behind the first key.
 RoleRegisters registers_of_windows(const PrefillPlan& p, const Config& c) {
-  const Target target = c.target;
+  const bool b300 = c.target == Target::sm_103a;
   if (!p.ragged && p.ov_depth <= 32) return p.ov_depth <= 16 ? kCorrection : kWindowed;
-  if (p.fa4.padded_qk <= 128) return p.ragged ? kUsual : target == Target::sm_103a ? kEven : kCorrection;
-  if (target == Target::sm_103a && p.ragged && !c.score_mod->tensors.empty() && !p.fp8)
-    return kMostCorrection;
+  if (p.fa4.padded_qk <= 128) return p.ragged ? kUsual : b300 ? kEven : kCorrection;
+  if (b300 && p.ragged && !c.score_mod->tensors.empty() && !p.fp8) return kRepairs;
   return p.operand->table() && p.ov_depth > 176 && !p.fp8 ? kWindowed : kEven;
 }
 

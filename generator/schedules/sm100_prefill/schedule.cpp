@@ -1,6 +1,6 @@
 #include "generator/schedules/sm100_prefill/schedule.hpp"
 
-#include "generator/schedules/common/meaning.hpp"
+#include "generator/config/defaults.hpp"
 #include "generator/schedules/common/prefill_timeline.hpp"
 #include "generator/schedules/sm100_decode/schedule.hpp"
 #include "generator/schedules/sm100_prefill/plan.hpp"

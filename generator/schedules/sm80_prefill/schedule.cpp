@@ -1,8 +1,8 @@
 #include "generator/schedules/sm80_prefill/schedule.hpp"
 #include "generator/schedules/common/parts.hpp"
 
+#include "generator/config/defaults.hpp"
 #include "generator/layout/mma_sync.hpp"
-#include "generator/schedules/common/meaning.hpp"
 #include "generator/schedules/common/prefill_timeline.hpp"
 #include "generator/schedules/sm80_decode/schedule.hpp"
 #include "generator/schedules/sm80_prefill/plan.hpp"

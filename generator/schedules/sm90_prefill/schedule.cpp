@@ -1,7 +1,7 @@
 #include "generator/schedules/sm90_prefill/schedule.hpp"
 #include "generator/schedules/common/parts.hpp"
 
-#include "generator/schedules/common/meaning.hpp"
+#include "generator/config/defaults.hpp"
 #include "generator/schedules/common/prefill_timeline.hpp"
 #include "generator/schedules/sm90_decode/schedule.hpp"
 #include "generator/schedules/sm90_prefill/parts.hpp"
