@@ -280,25 +280,45 @@ def _attend(what, q, k, v, cu_seqlens_q, cu_seqlens_k, page_table, seqlens_k, si
     return got, (got_lse if with_lse else None)
 
 
-# What a config needs of shapes is taken from the tensors when the operator runs: while a graph is traced a size may be a symbol.
-@torch.library.custom_op("kiln::attend", mutates_args=())
-def _attend_op(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, cu_seqlens_q: Optional[torch.Tensor], cu_seqlens_k: Optional[torch.Tensor],
-               page_table: Optional[torch.Tensor], seqlens_k: Optional[torch.Tensor], sink: Optional[torch.Tensor],
-               mask_bits: Optional[torch.Tensor], captured: list[torch.Tensor], captured_names: str, max_seqlen_q: int, max_seqlen_k: int,
-               scale: Optional[float], max_blocks: int, operation: str,
-               kind: str, mask: str, mask_size: int, softcap: float, score_mod: Optional[str], with_lse: bool,
-               sides: Optional[list[int]] = None, first_keys: Optional[torch.Tensor] = None,
-               q_scale: Optional[torch.Tensor] = None, k_scale: Optional[torch.Tensor] = None, v_scale: Optional[torch.Tensor] = None,
-               splits: int = 0) -> tuple[torch.Tensor, torch.Tensor]:
-    what = (operation, kind, (mask, mask_size) if mask_size else mask, softcap, score_mod, with_lse, splits)
+# Registered without torch.library.custom_op, whose own layers of Python take as long as the call. What a config needs of shapes is taken from
+# the tensors when the operator runs: while a graph is traced a size may be a symbol.
+_library = torch.library.Library("kiln", "FRAGMENT")
+_library.define(
+    "attend(Tensor q, Tensor k, Tensor v, Tensor? cu_seqlens_q, Tensor? cu_seqlens_k, Tensor? page_table, Tensor? seqlens_k, Tensor? sink, "
+    "Tensor? mask_bits, Tensor[] captured, str captured_names, SymInt max_seqlen_q, SymInt max_seqlen_k, float? scale, SymInt max_blocks, "
+    "str operation, str kind, str mask, SymInt mask_size, float softcap, str? score_mod, bool with_lse, SymInt[]? sides=None, "
+    "Tensor? first_keys=None, Tensor? q_scale=None, Tensor? k_scale=None, Tensor? v_scale=None, SymInt splits=0) -> (Tensor, Tensor)",
+    tags=(getattr(torch.Tag, "needs_exact_strides", torch.Tag.needs_fixed_stride_order),))
+
+#: Forms of calls by operation and kind, beside those of eager calls; masks that no sides come with.
+_FORMS = {(operation, kind): number for number, (operation, kind) in enumerate(
+    ((operation, kind) for operation in ("prefill", "decode") for kind in ("contiguous", "ragged", "paged", "continuous")), _CONTINUOUS + 1)}
+_MASKS = {mask: number for number, mask in enumerate(("none", "causal", "sliding_window", "chunked", "custom"))}
+
+
+def _attend_op(q, k, v, cu_seqlens_q, cu_seqlens_k, page_table, seqlens_k, sink, mask_bits, captured, captured_names, max_seqlen_q, max_seqlen_k, scale,
+               max_blocks, operation, kind, mask, mask_size, softcap, score_mod, with_lse, sides=None, first_keys=None, q_scale=None, k_scale=None,
+               v_scale=None, splits=0):
     tensors = dict(zip(captured_names.split(","), captured)) if captured else None
+    form, number = _FORMS.get((operation, kind)), _MASKS.get(mask)
+    key = None
+    if sides is None and k_scale is None and form is not None and number is not None:
+        key = _calls(form, q, k, v, None, None, cu_seqlens_q, cu_seqlens_k, page_table, seqlens_k, sink, mask_bits, first_keys, tensors, False,
+                     (number, mask_size), None, softcap, score_mod, splits, with_lse, max_seqlen_q, max_seqlen_k, max_blocks, scale)
+        if key is not None and type(key) is not bytes:
+            return key if with_lse else (key, q.new_empty((0,), dtype=torch.float32))
+    _check_gradients(q, k, v)
+    what = (operation, kind, (mask, mask_size) if mask_size else mask, softcap, score_mod, with_lse, splits)
     out, lse = _attend(what, q, k, v, cu_seqlens_q, cu_seqlens_k, page_table, seqlens_k, sink, mask_bits, tensors, max_seqlen_q, max_seqlen_k, scale,
                        max_blocks, None, None, tuple(sides) if sides else None, first_keys,
-                       (q_scale, k_scale, v_scale) if k_scale is not None else None)
+                       (q_scale, k_scale, v_scale) if k_scale is not None else None, key)
     return out, lse if with_lse else q.new_empty((0,), dtype=torch.float32)
 
 
-@_attend_op.register_fake
+_library.impl("attend", _attend_op, "CompositeExplicitAutograd")
+
+
+@torch.library.register_fake("kiln::attend", lib=_library)
 def _(q, k, v, cu_seqlens_q, cu_seqlens_k, page_table, seqlens_k, sink, mask_bits, captured, captured_names, max_seqlen_q, max_seqlen_k, scale,
       max_blocks, operation, kind, mask, mask_size, softcap, score_mod, with_lse, sides=None, first_keys=None, q_scale=None, k_scale=None, v_scale=None,
       splits=0):
