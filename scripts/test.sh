@@ -7,8 +7,9 @@ usage() {
   cat <<'TEXT'
 usage: scripts/test.sh [--all] [--long] [--torch] [--no-tidy] [--tidy-all] [--help]
 
-  --all       what CI runs: also every shipped config up the ladder, the config sweeps, random configs and the registers
-              of kernels, and the suites (but for serving) compile each kernel to machine code, whose spills they check
+  --all       what CI runs: also the cases of suites that repeat others with more configs, every shipped config up the
+              ladder, the config sweeps, random configs, the registers of kernels and the wheel; and the suites (but for
+              serving) compile each kernel to machine code, whose spills they check
   --long      as --all, serving too, the config sweeps over every combination, instead of the subset that fits CI
   --torch     the Python suites over PyTorch as well, on CPU tensors; installs PyTorch in build-torch/ (4 GB)
   --no-tidy   leave out clang-tidy, the slowest of the static checks

@@ -43,7 +43,7 @@ TEST_CASE("a lane of the block form holds the keys frag * (l / N) + e of column 
   }
 }
 
-TEST_CASE("decode with V element by element") {
+TEST_CASE("decode with V element by element" * doctest::test_suite("breadth")) {
   if (!toolchain()) return;
   const std::vector<LadderCase> cases{{1, 140}, {2, 1}};
   check_ladder(decode_block("gfx942", "bf16", 128), cases, true);

@@ -24,7 +24,7 @@ std::string operand(const char* kind, int page_size = 0) {
 
 }  // namespace
 
-TEST_CASE("prefill of a part of each cache row, in every loop") {
+TEST_CASE("prefill of a part of each cache row, in every loop" * doctest::test_suite("breadth")) {
   if (!toolchain()) return;
   const std::vector<LadderCase> cases{{20, 140}, {3, 1}};
   // ping-pong; tiles; blocks; strips with padding at their end
@@ -37,7 +37,7 @@ TEST_CASE("prefill of a part of each cache row, in every loop") {
   check_ladder(config_text("gfx950", "fp8_e4m3", 64, rows(96, 32)), cases);
 }
 
-TEST_CASE("prefill of a part of each cache row, by every operand and copy") {
+TEST_CASE("prefill of a part of each cache row, by every operand and copy" * doctest::test_suite("breadth")) {
   if (!toolchain()) return;
   const std::vector<LadderCase> cases{{20, 140}, {3, 1}};
   check_ladder(config_text("gfx942", "bf16", 128, rows(144, 16, operand("ragged"))), cases);
@@ -50,7 +50,7 @@ TEST_CASE("prefill of a part of each cache row, by every operand and copy") {
   check_ladder(config_text("gfx942", "bf16", 192, rows(240, 16, R"("ov_depth": 128)")), cases);
 }
 
-TEST_CASE("decode of a part of each cache row") {
+TEST_CASE("decode of a part of each cache row" * doctest::test_suite("breadth")) {
   if (!toolchain()) return;
   const std::vector<LadderCase> cases{{1, 140}, {2, 1}};
   const auto decode = [&](const char* target, const char* dtype, int depth, const std::string& more,

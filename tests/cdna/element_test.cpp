@@ -51,7 +51,8 @@ TEST_CASE("offsets are those of the documented functor on element numbers") {
   }
 }
 
-TEST_CASE("prefill with fragments moved inside vectors, and with whole ones") {
+TEST_CASE("prefill with fragments moved inside vectors, and with whole ones" *
+          doctest::test_suite("breadth")) {
   if (!toolchain()) return;
   const std::vector<LadderCase> cases{{20, 140}, {3, 1}};
   const std::string moved =
@@ -71,7 +72,7 @@ TEST_CASE("prefill with fragments moved inside vectors, and with whole ones") {
                cases);
 }
 
-TEST_CASE("decode in element space") {
+TEST_CASE("decode in element space" * doctest::test_suite("breadth")) {
   if (!toolchain()) return;
   const std::vector<LadderCase> cases{{1, 140}, {2, 1}};
   const auto decode = [&](const char* target, int depth, const std::string& more, bool all = false) {

@@ -50,7 +50,8 @@ TEST_CASE("decode in FP8, and with FP8 keys under a 16-bit query") {
   }
 }
 
-TEST_CASE("FP8 caches under a 16-bit query in every schedule, widened by instruction and by hand") {
+TEST_CASE("FP8 caches under a 16-bit query in every schedule, widened by instruction and by hand" *
+          doctest::test_suite("breadth")) {
   if (!toolchain()) return;
   const std::vector<LadderCase> chunks = {{33, 150}, {0, 5}, {7, 7}, {1, 129}},
                                 rows = {{1, 300}, {3, 65}, {2, 128}};
@@ -69,7 +70,7 @@ TEST_CASE("FP8 caches under a 16-bit query in every schedule, widened by instruc
   check_ladder(config_text("gfx950", "bf16", 192, ocp + R"("ov_depth": 128, )" + kPerHead, "decode"), rows);
 }
 
-TEST_CASE("scales of a token's row, and of parts of it") {
+TEST_CASE("scales of a token's row, and of parts of it" * doctest::test_suite("breadth")) {
   if (!toolchain()) return;
   const std::vector<LadderCase> chunks = {{33, 150}, {0, 5}, {7, 7}, {1, 129}},
                                 rows = {{1, 300}, {3, 65}, {2, 128}};
@@ -106,7 +107,8 @@ TEST_CASE("scales of a token's row, and of parts of it") {
   check_ladder(config_text("gfx942", "bf16", 512, keys(fnuz, dense, token)), {{20, 70}, {20, 70}});
 }
 
-TEST_CASE("scales of a token's row under an FP8 query: K's are of scores, V's join the exponent of P") {
+TEST_CASE("scales of a token's row under an FP8 query: K's are of scores, V's join the exponent of P" *
+          doctest::test_suite("breadth")) {
   if (!toolchain()) return;
   const std::vector<LadderCase> chunks = {{33, 150}, {0, 5}, {7, 7}, {1, 129}},
                                 rows = {{1, 300}, {3, 65}, {1, 0}, {2, 128}};
@@ -205,7 +207,8 @@ TEST_CASE("FP8 that a target lacks, and scales that no factor can carry, are ref
             .find("takes one scale for a row of K where V lies in it") != std::string::npos);
 }
 
-TEST_CASE("several scales a row in tiles and in blocks, and MLA prefill with one") {
+TEST_CASE("several scales a row in tiles and in blocks, and MLA prefill with one" *
+          doctest::test_suite("breadth")) {
   if (!toolchain()) return;
   const auto keys = [](const char* kv, const char* n, const char* kind, const char* more = "") {
     return fmt::format(

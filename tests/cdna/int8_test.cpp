@@ -83,7 +83,7 @@ TEST_CASE("INT8 becomes BF16 and FP16 exactly, in 12 and 10 instructions for eig
   }
 }
 
-TEST_CASE("INT8 caches: prefill, whole tiles and blocks, V in K's rows") {
+TEST_CASE("INT8 caches: prefill, whole tiles and blocks, V in K's rows" * doctest::test_suite("breadth")) {
   if (!toolchain()) return;
   check_ladder(config_text("gfx90a", "bf16", 128, keys(kPaged16, kHead, kCausal)), kChunks, true);
   check_ladder(config_text("gfx942", "fp16", 64, keys(kRaggedKind, kTensor)), kChunks);
@@ -95,7 +95,7 @@ TEST_CASE("INT8 caches: prefill, whole tiles and blocks, V in K's rows") {
       {{20, 140}});
 }
 
-TEST_CASE("INT8 caches: decode, streaming and whole tiles") {
+TEST_CASE("INT8 caches: decode, streaming and whole tiles" * doctest::test_suite("breadth")) {
   if (!toolchain()) return;
   check_ladder(config_text("gfx90a", "bf16", 128, keys(kPaged16, kHead, kCausal), "decode"), kRows, true);
   check_ladder(config_text("gfx942", "fp16", 64, keys(kRaggedKind, kTensor), "decode"), kRows);

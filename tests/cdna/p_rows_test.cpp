@@ -7,7 +7,7 @@
 using namespace cdna_test;
 using namespace kiln;
 
-TEST_CASE("decode over tiles of no power of two keys") {
+TEST_CASE("decode over tiles of no power of two keys" * doctest::test_suite("breadth")) {
   if (!toolchain()) return;
   const std::vector<LadderCase> cases{{1, 200}, {2, 1}};
   // Waves of 48 keys: each 16 of them have an address of their own.

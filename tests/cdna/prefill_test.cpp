@@ -14,7 +14,7 @@ constexpr const char* kRagged = R"("operand": {"kind": "ragged"}, "mask": "causa
 
 }  // namespace
 
-TEST_CASE("prefill agrees with the reference at lengths around its tiles") {
+TEST_CASE("prefill agrees with the reference at lengths around its tiles" * doctest::test_suite("breadth")) {
   if (!toolchain()) return;
   for (const std::string& target : kTargets) {
     const std::string config = config_text(target, "bf16", 128, kCausalLse);
@@ -26,7 +26,7 @@ TEST_CASE("prefill agrees with the reference at lengths around its tiles") {
   }
 }
 
-TEST_CASE("depths, types and masks") {
+TEST_CASE("depths, types and masks" * doctest::test_suite("breadth")) {
   if (!toolchain()) return;
   for (const std::string& target : kTargets) {
     check_kernel(config_text(target, "fp16", 64), {{40, 130}});
@@ -45,7 +45,7 @@ TEST_CASE("ragged operands, empty sequences among them") {
   }
 }
 
-TEST_CASE("other tiles and instructions") {
+TEST_CASE("other tiles and instructions" * doctest::test_suite("breadth")) {
   if (!toolchain()) return;
   for (const std::string& target : kTargets) {
     const bool old = target != "gfx950";

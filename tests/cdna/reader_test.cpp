@@ -46,7 +46,7 @@ TEST_CASE("no LDS and no products for columns that are not there") {
   CHECK(reader_of(pairs)["depth_per_warp"] == 32);
 }
 
-TEST_CASE("decode whose waves share blocks of V") {
+TEST_CASE("decode whose waves share blocks of V" * doctest::test_suite("breadth")) {
   if (!toolchain()) return;
   const std::vector<LadderCase> cases{{1, 140}, {2, 1}};
   check_ladder(tiles("gfx950", "bf16", 64, R"(, "BN": 128, "WN": 32)"), cases, true);

@@ -39,7 +39,8 @@ TEST_CASE("decode by blocks: waits count the blocks on their way") {
   CHECK(plan.resources().smem_bytes < 4 * 128 * 128 + 8192);
 }
 
-TEST_CASE("decode by blocks is right, in stages of two to four, directly and through registers") {
+TEST_CASE("decode by blocks is right, in stages of two to four, directly and through registers" *
+          doctest::test_suite("breadth")) {
   if (!toolchain()) return;
   const std::vector<LadderCase> cases{{1, 300}, {2, 1}};
   check_ladder(ring("gfx942", "bf16", 128, R"(, "num_smem_stages": 3, "mask": "causal", "lse": true)"), cases,

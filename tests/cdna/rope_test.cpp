@@ -51,7 +51,7 @@ TEST_CASE("prefill with rotary columns apart") {
   check_compiled(rope("gfx950", 192, wide), false);
 }
 
-TEST_CASE("decode with rotary columns apart") {
+TEST_CASE("decode with rotary columns apart" * doctest::test_suite("breadth")) {
   if (!toolchain()) return;
   const std::vector<LadderCase> cases{{1, 150}, {2, 1}};
   const std::string latent = R"(, "ov_depth": 512, "v_from_k": true, "mask": "causal", "lse": true)";

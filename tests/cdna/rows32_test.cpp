@@ -35,7 +35,7 @@ TEST_CASE("streaming decode of 32 rows, 16 bits") {
   }
 }
 
-TEST_CASE("streaming decode of 32 rows, bytes") {
+TEST_CASE("streaming decode of 32 rows, bytes" * doctest::test_suite("breadth")) {
   if (!toolchain()) return;
   const std::string token =
       R"(, "kv_dtype": "int8", "operand": {"kind": "paged", "page_size": 24, "quantization": {"granularity": "per_token"}})";
@@ -48,7 +48,8 @@ TEST_CASE("streaming decode of 32 rows, bytes") {
     check_ladder(rows32(target, "bf16", 128, token), kCases);
 }
 
-TEST_CASE("streaming decode of 32 rows: V in blocks and by elements, waves of any keys") {
+TEST_CASE("streaming decode of 32 rows: V in blocks and by elements, waves of any keys" *
+          doctest::test_suite("breadth")) {
   if (!toolchain()) return;
   check_ladder(rows32("gfx942", "bf16", 96), kCases);
   check_ladder(rows32("gfx950", "fp16", 192, R"(, "mask": {"sliding_window": 70})"), kCases);

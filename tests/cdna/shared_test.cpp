@@ -31,7 +31,7 @@ TEST_CASE("K and V that do not fit LDS beside each other come in turn") {
   }
 }
 
-TEST_CASE("decode with K and V in one place") {
+TEST_CASE("decode with K and V in one place" * doctest::test_suite("breadth")) {
   if (!toolchain()) return;
   const std::vector<LadderCase> cases{{1, 140}, {2, 1}};
   // whole tiles: copied directly, and through registers

@@ -21,7 +21,8 @@ std::size_t count(std::string_view text, std::string_view part) {
 
 }  // namespace
 
-TEST_CASE("80 columns: half of the last strip, and columns of V that only fill a group") {
+TEST_CASE("80 columns: half of the last strip, and columns of V that only fill a group" *
+          doctest::test_suite("breadth")) {
   if (!toolchain()) return;
   for (const char* target : {"gfx90a", "gfx950"}) {
     const std::string config = config_text(target, "bf16", 80, R"("mask": "causal", "lse": true)");
@@ -37,7 +38,8 @@ TEST_CASE("80 columns: half of the last strip, and columns of V that only fill a
   CHECK(count(text, "zero_past(buffer_load_16(") == 1);
 }
 
-TEST_CASE("FP8 strips of 128 in blocks of 64: the last one has no upper half") {
+TEST_CASE("FP8 strips of 128 in blocks of 64: the last one has no upper half" *
+          doctest::test_suite("breadth")) {
   if (!toolchain()) return;
   const std::string prefill =
       config_text("gfx950", "fp8_e4m3", 192,
@@ -53,7 +55,7 @@ TEST_CASE("FP8 strips of 128 in blocks of 64: the last one has no upper half") {
   check_ladder(config_text("gfx942", "fp8_e4m3fnuz", 576, mla), {{20, 140}});
 }
 
-TEST_CASE("pages of one row, and of three, go through registers") {
+TEST_CASE("pages of one row, and of three, go through registers" * doctest::test_suite("breadth")) {
   if (!toolchain()) return;
   const auto paged = [](int page, const char* more = "") {
     return fmt::format(R"("operand": {{"kind": "paged", "page_size": {}}}, "mask": "causal", "lse": true{})",
@@ -70,7 +72,7 @@ TEST_CASE("pages of one row, and of three, go through registers") {
   CHECK(build(config_text("gfx942", "bf16", 128, paged(16))).plan.resolved().dma == "lds_direct");
 }
 
-TEST_CASE("reg_staged by choice: every arrangement of stages") {
+TEST_CASE("reg_staged by choice: every arrangement of stages" * doctest::test_suite("breadth")) {
   if (!toolchain()) return;
   for (const char* stages :
        {R"("double_buffer": false)", R"("double_buffer": true)", R"("double_buffer_k_only": true)",

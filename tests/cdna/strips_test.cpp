@@ -17,7 +17,7 @@ std::string strips(const char* target, const char* dtype, int depth, const std::
 
 }  // namespace
 
-TEST_CASE("streaming decode of 96 and 192 columns") {
+TEST_CASE("streaming decode of 96 and 192 columns" * doctest::test_suite("breadth")) {
   if (!toolchain()) return;
   const std::vector<LadderCase> cases{{1, 140}, {2, 1}};
   check_ladder(strips("gfx942", "bf16", 96), cases, true);
@@ -28,7 +28,7 @@ TEST_CASE("streaming decode of 96 and 192 columns") {
   check_ladder(strips("gfx942", "fp8_e4m3fnuz", 192), cases);
 }
 
-TEST_CASE("streaming decode of rows that end within a strip of K") {
+TEST_CASE("streaming decode of rows that end within a strip of K" * doctest::test_suite("breadth")) {
   if (!toolchain()) return;
   const std::vector<LadderCase> cases{{1, 140}, {2, 1}, {3, 65}};
   const std::string paged1 =

@@ -25,7 +25,7 @@ TEST_CASE("192 columns of K, 128 of V") {
   }
 }
 
-TEST_CASE("more columns of V than of K: tiles follow the wider") {
+TEST_CASE("more columns of V than of K: tiles follow the wider" * doctest::test_suite("breadth")) {
   for (const std::string& target : kTargets) {
     for (const auto& [depth, ov_depth] :
          {std::pair{64, 192}, {80, 192}, {96, 192}, {128, 192}, {64, 256}, {128, 256}, {192, 256}}) {
@@ -43,7 +43,8 @@ TEST_CASE("more columns of V than of K: tiles follow the wider") {
                {{20, 100}}, true, 2, 1);
 }
 
-TEST_CASE("512 columns: blocks through a ring on 64 KiB of LDS, whole rows on 160 KiB") {
+TEST_CASE("512 columns: blocks through a ring on 64 KiB of LDS, whole rows on 160 KiB" *
+          doctest::test_suite("breadth")) {
   if (!toolchain()) return;
   for (const std::string& target : kTargets) {
     const std::string config = config_text(target, "bf16", 512, kCausalLse);
@@ -55,7 +56,8 @@ TEST_CASE("512 columns: blocks through a ring on 64 KiB of LDS, whole rows on 16
   }
 }
 
-TEST_CASE("few waves copy wide rows with offsets of their own for every tile") {
+TEST_CASE("few waves copy wide rows with offsets of their own for every tile" *
+          doctest::test_suite("breadth")) {
   if (!toolchain()) return;
   const std::string one = config_text("gfx942", "bf16", 320, R"("num_threads": 64)");
   check_kernel(one, {{20, 140}}, false, 1, 1);
@@ -66,7 +68,7 @@ TEST_CASE("few waves copy wide rows with offsets of their own for every tile") {
   check_ladder(config_text("gfx942", "fp8_e4m3fnuz", 448, pages), {{9, 140}});
 }
 
-TEST_CASE("MLA: V is the first 512 of K's 576 columns") {
+TEST_CASE("MLA: V is the first 512 of K's 576 columns" * doctest::test_suite("breadth")) {
   if (!toolchain()) return;
   for (const std::string& target : kTargets) {
     const std::string config = config_text(target, "bf16", 576, kMla);
@@ -87,7 +89,8 @@ TEST_CASE("MLA: V is the first 512 of K's 576 columns") {
       {{5, 70}}, true, 1, 1);
 }
 
-TEST_CASE("rings of two, three and four stages, waits that count and waits that drain") {
+TEST_CASE("rings of two, three and four stages, waits that count and waits that drain" *
+          doctest::test_suite("breadth")) {
   if (!toolchain()) return;
   for (const std::string& target : kTargets) {
     for (const int stages : {2, 3, 4}) {

@@ -66,7 +66,8 @@ TEST_CASE("the cycle model of a pair of blocks is that of one of them") {
   CHECK(pair["clocks"]["tile"].get<double>() < 0.8 * 2 * alone["clocks"]["tile"].get<double>());
 }
 
-TEST_CASE("sm_103a: the same tile as sm_100a's, with exponentials at twice the rate") {
+TEST_CASE("sm_103a: the same tile as sm_100a's, with exponentials at twice the rate" *
+          doctest::test_suite("breadth")) {
   const auto of = [](const char* target, double offload, const char* mask = "none") {
     const auto m =
         model_of("'{\"target\": \"" + std::string(target) +
@@ -90,7 +91,8 @@ TEST_CASE("sm_103a: the same tile as sm_100a's, with exponentials at twice the r
 }
 
 TEST_CASE(
-    "the cycle model of decode: every key comes once, at a multiprocessor's share of the memory's rate") {
+    "the cycle model of decode: every key comes once, at a multiprocessor's share of the memory's rate" *
+    doctest::test_suite("breadth")) {
   struct Decode {
     const char* config;
     double tile_bytes, share;  ///< bytes a clock

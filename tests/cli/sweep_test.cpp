@@ -77,7 +77,7 @@ TEST_CASE("grids of few keys are covered whole") {
   CHECK(listed(head + R"({"depth": [64, 128], "lse": [true, false]}]})", "--cover --strength 1").size() == 2);
 }
 
-TEST_CASE("shards are equal parts of what was selected, without overlap") {
+TEST_CASE("shards are equal parts of what was selected, without overlap" * doctest::test_suite("breadth")) {
   for (const std::string selection : {"", "--cover --strength 3", "--sample 50 --seed 5", "--limit 41"}) {
     CAPTURE(selection);
     const std::vector<Json> whole = listed(kSweep, selection);

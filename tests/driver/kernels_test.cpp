@@ -31,7 +31,8 @@ void check(const char* name, const std::vector<Kernel>& kernels) {
 
 }  // namespace
 
-TEST_CASE("kernels with one mistake around copies, pipelines, clusters and flags") {
+TEST_CASE("kernels with one mistake around copies, pipelines, clusters and flags" *
+          doctest::test_suite("breadth")) {
   check("asynchronous_mistakes", {{1, "async-memory"},
                                   {2, ""},
                                   {3, "async-memory"},
@@ -50,7 +51,8 @@ TEST_CASE("kernels with one mistake around copies, pipelines, clusters and flags
                                   {16, "global-race"}});
 }
 
-TEST_CASE("kernels with one mistake around what threads, warps and blocks share") {
+TEST_CASE("kernels with one mistake around what threads, warps and blocks share" *
+          doctest::test_suite("breadth")) {
   check("sharing_mistakes", {{1, "global-race"},
                              {2, "warp-race"},
                              {3, "warp-race"},
@@ -68,7 +70,7 @@ TEST_CASE("kernels with one mistake around what threads, warps and blocks share"
                              {16, "global-race"}});
 }
 
-TEST_CASE("pairs of kernels that differ in one step of synchronisation") {
+TEST_CASE("pairs of kernels that differ in one step of synchronisation" * doctest::test_suite("breadth")) {
   const std::string program = kiln::test::compile(
       "programs/twins", "-lineinfo -gencode arch=compute_90a,code=compute_90a -w -I" KILN_SOURCE_DIR);
   if (program.empty()) return;

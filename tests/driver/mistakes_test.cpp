@@ -9,7 +9,7 @@
 
 using kiln::test::compile;
 
-TEST_CASE("programs with one mistake have one finding") {
+TEST_CASE("programs with one mistake have one finding" * doctest::test_suite("breadth")) {
   for (const bool lines : {true, false}) {
     const std::string program =
         compile("mistakes/all", std::string(kiln::test::kPtx90) + (lines ? " -lineinfo" : ""));

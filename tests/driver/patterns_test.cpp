@@ -21,7 +21,7 @@ CommandResult emulate_pattern(const std::string& program, const std::string& pol
 
 }  // namespace
 
-TEST_CASE("patterns by hand, and each of their steps left out") {
+TEST_CASE("patterns by hand, and each of their steps left out" * doctest::test_suite("breadth")) {
   const std::string program =
       kiln::test::compile("programs/patterns", std::string("-lineinfo ") + kiln::test::kPtx90);
   if (program.empty()) return;

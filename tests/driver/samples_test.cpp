@@ -7,7 +7,7 @@
 
 #include "tests/driver/compile.hpp"
 
-TEST_CASE("sample programs are right and clean") {
+TEST_CASE("sample programs are right and clean" * doctest::test_suite("breadth")) {
   namespace fs = std::filesystem;
   std::vector<std::string> names;
   for (const fs::directory_entry& file : fs::directory_iterator(KILN_SOURCE_DIR "/tests/driver/samples"))
@@ -29,7 +29,8 @@ TEST_CASE("sample programs are right and clean") {
 
 // Blocks count with an atomic, and the last one resets the counter by a plain store: right whichever host thread runs
 // which block. More threads than cores change over in the middle of an access.
-TEST_CASE("a counter that the last block resets is clean on any number of host threads") {
+TEST_CASE("a counter that the last block resets is clean on any number of host threads" *
+          doctest::test_suite("breadth")) {
   const std::string program = kiln::test::compile("samples/last_block");
   if (program.empty()) return;
   for (const int threads : {2, 8})

@@ -8,7 +8,8 @@
 
 #include "tests/driver/compile.hpp"
 
-TEST_CASE("every step of synchronisation that whole programs leave out is found") {
+TEST_CASE("every step of synchronisation that whole programs leave out is found" *
+          doctest::test_suite("breadth")) {
   struct Program {
     const char* name;
     int steps;

@@ -271,7 +271,8 @@ TEST_CASE("another wave reads what a load to LDS brings") {
          "gfx942", 128);
 }
 
-TEST_CASE("a double buffer with a weakened wait or a missing barrier is caught") {
+TEST_CASE("a double buffer with a weakened wait or a missing barrier is caught" *
+          doctest::test_suite("breadth")) {
   if (!toolchain()) return;
   const std::string good = program_source("dma_copy");
   const auto findings = [&](const std::string& from, const std::string& to, const std::string& target,

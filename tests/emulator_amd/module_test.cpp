@@ -133,7 +133,8 @@ TEST_CASE("assembly text with preloaded arguments starts where the code object d
   }
 }
 
-TEST_CASE("directives set the registers up as the assembler's descriptor does") {
+TEST_CASE("directives set the registers up as the assembler's descriptor does" *
+          doctest::test_suite("breadth")) {
   if (!toolchain()) return;
   const std::vector<std::string> lines = {
       "user_sgpr_dispatch_ptr 1",
@@ -282,7 +283,7 @@ TEST_CASE("bytes that are no code object give one clear line") {
   }
 }
 
-TEST_CASE("garbled assembly gives an error or a report, never a crash") {
+TEST_CASE("garbled assembly gives an error or a report, never a crash" * doctest::test_suite("breadth")) {
   if (!toolchain()) return;
   Random random(3);
   int ran = 0, refused = 0;

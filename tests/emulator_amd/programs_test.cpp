@@ -65,7 +65,7 @@ TEST_CASE("scan") {
   });
 }
 
-TEST_CASE("transpose") {
+TEST_CASE("transpose" * doctest::test_suite("breadth")) {
   each_way("transpose", kTargets, [](Device& d, const Run& run, const std::string&) {
     const int rows = 70, columns = 45;
     const auto x = random_values<float>(static_cast<std::size_t>(rows * columns), 4);
@@ -101,7 +101,7 @@ TEST_CASE("gemm with bf16 matrix instructions") {
   });
 }
 
-TEST_CASE("gemm in f32") {
+TEST_CASE("gemm in f32" * doctest::test_suite("breadth")) {
   each_way("gemm_f32", kTargets, [](Device& d, const Run& run, const std::string&) {
     const int m = 20, n = 37, k = 50;
     const auto a = random_values<float>(static_cast<std::size_t>(m * k), 6),
@@ -120,7 +120,7 @@ TEST_CASE("gemm in f32") {
   });
 }
 
-TEST_CASE("histogram") {
+TEST_CASE("histogram" * doctest::test_suite("breadth")) {
   each_way("histogram", kTargets, [](Device& d, const Run& run, const std::string&) {
     const auto x = random_values<std::uint8_t>(3000, 8);
     const auto px = d.upload(x, "x"), pb = d.upload(std::vector<std::uint32_t>(256), "bins");
@@ -148,7 +148,7 @@ TEST_CASE("softmax") {
   });
 }
 
-TEST_CASE("sparse matrix times vector") {
+TEST_CASE("sparse matrix times vector" * doctest::test_suite("breadth")) {
   each_way("spmv", kTargets, [](Device& d, const Run& run, const std::string&) {
     const int rows = 100;
     Random r(10);
@@ -175,7 +175,7 @@ TEST_CASE("sparse matrix times vector") {
   });
 }
 
-TEST_CASE("mandelbrot in f64") {
+TEST_CASE("mandelbrot in f64" * doctest::test_suite("breadth")) {
   each_way("mandelbrot", kTargets, [](Device& d, const Run& run, const std::string&) {
     const int width = 64, height = 6, limit = 50;
     const auto po = d.reserve<int>(width * height, "out");
@@ -200,7 +200,7 @@ TEST_CASE("mandelbrot in f64") {
   });
 }
 
-TEST_CASE("bitonic sort") {
+TEST_CASE("bitonic sort" * doctest::test_suite("breadth")) {
   each_way("bitonic", kTargets, [](Device& d, const Run& run, const std::string&) {
     auto keys = random_values<std::int32_t>(1024, 12);
     const auto p = d.upload(keys, "keys");
@@ -211,7 +211,7 @@ TEST_CASE("bitonic sort") {
   });
 }
 
-TEST_CASE("stencil") {
+TEST_CASE("stencil" * doctest::test_suite("breadth")) {
   each_way("stencil", kTargets, [](Device& d, const Run& run, const std::string&) {
     const int width = 100, height = 7;
     const auto x = random_values<float>(width * height, 13);
@@ -231,7 +231,7 @@ TEST_CASE("stencil") {
   });
 }
 
-TEST_CASE("n-body") {
+TEST_CASE("n-body" * doctest::test_suite("breadth")) {
   each_way("nbody", kTargets, [](Device& d, const Run& run, const std::string&) {
     const int n = 256;
     const auto body = random_values<float>(4 * n, 14);
@@ -253,7 +253,7 @@ TEST_CASE("n-body") {
   });
 }
 
-TEST_CASE("stream compaction") {
+TEST_CASE("stream compaction" * doctest::test_suite("breadth")) {
   each_way("compact", kTargets, [](Device& d, const Run& run, const std::string&) {
     const int n = 700;
     std::vector<std::int32_t> x(n);
@@ -268,7 +268,7 @@ TEST_CASE("stream compaction") {
   });
 }
 
-TEST_CASE("layer normalisation") {
+TEST_CASE("layer normalisation" * doctest::test_suite("breadth")) {
   each_way("layernorm", kTargets, [](Device& d, const Run& run, const std::string&) {
     const int rows = 3, columns = 200;
     Random r(15);
@@ -292,7 +292,7 @@ TEST_CASE("layer normalisation") {
   });
 }
 
-TEST_CASE("game of life") {
+TEST_CASE("game of life" * doctest::test_suite("breadth")) {
   each_way("life", kTargets, [](Device& d, const Run& run, const std::string&) {
     const int width = 90, height = 12;
     auto x = random_values<std::uint8_t>(width * height, 17);

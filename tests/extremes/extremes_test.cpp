@@ -166,7 +166,7 @@ TEST_CASE("scores of 1e-30 to 3e38") {
   }
 }
 
-TEST_CASE("finite masks, and rows of nothing else") {
+TEST_CASE("finite masks, and rows of nothing else" * doctest::test_suite("breadth")) {
   for (const char* hidden : {"1e10", "1e30", "3.4028234e38"}) {
     // Keys that a row hides lie in all tiles; every third row hides all.
     const std::string expr = std::string(R"x("score_mod": {"expr": "where((q + h) % 3 == 1 || k < 130, -)x") +
@@ -239,7 +239,8 @@ void check_special(const Built& built, const Workload& work) {
 
 }  // namespace
 
-TEST_CASE("NaN and infinity of V are in their column of the rows that see the key, and nowhere else") {
+TEST_CASE("NaN and infinity of V are in their column of the rows that see the key, and nowhere else" *
+          doctest::test_suite("breadth")) {
   for (const Case& c : kCases) {
     // A row of a latent cache is K, too; which rows a causal mask protects is said in docs/special-values.md.
     if (std::string_view(c.keys).find("576") != std::string_view::npos ||
@@ -271,7 +272,7 @@ TEST_CASE("NaN and infinity of V are in their column of the rows that see the ke
   }
 }
 
-TEST_CASE("scales that are no numbers are in the rows that have them") {
+TEST_CASE("scales that are no numbers are in the rows that have them" * doctest::test_suite("breadth")) {
   struct Scaled {
     const char* target;
     const char* operation;
@@ -337,7 +338,7 @@ TEST_CASE("what is too large for FP16 becomes infinite, in BF16 it stays") {
   }
 }
 
-TEST_CASE("sinks of any value mean what the formula says") {
+TEST_CASE("sinks of any value mean what the formula says" * doctest::test_suite("breadth")) {
   for (const Case& c : kCases) {
     if (std::string_view(c.keys).find("576") != std::string_view::npos) continue;
     CAPTURE(c.target);

@@ -102,7 +102,8 @@ struct Pool {
 
 }  // namespace
 
-TEST_CASE("parts of latent and 8-bit caches give what one launch over the whole gives") {
+TEST_CASE("parts of latent and 8-bit caches give what one launch over the whole gives" *
+          doctest::test_suite("breadth")) {
   const std::string head = R"({"target": "sm_80", "operation": "decode", "dtype": "bf16", )";
   const Kind kinds[] = {
       {"latent",

@@ -161,7 +161,15 @@ const std::vector<std::int64_t> kLengths{150, 5, 97, 8, 64}, kQueries{3, 5, 1, 4
 
 }  // namespace
 
-TEST_CASE("several queries of a sequence see the keys up to their own, on whatever ranks these are") {
+TEST_CASE("queries of a sequence see the keys up to their own, on two ranks and on three") {
+  const std::string causal = R"("mask": "causal", )";
+  check_step({decode_config("sm_80", causal), kLengths, kQueries, 3});
+  check_step({decode_config("sm_90a", causal, kPaged), kLengths, kQueries, 2});
+  check_step({decode_config("gfx942", causal), kLengths, kQueries, 2});
+}
+
+TEST_CASE("several queries of a sequence see the keys up to their own, on whatever ranks these are" *
+          doctest::test_suite("breadth")) {
   const std::string causal = R"("mask": "causal", )";
   for (const int ranks : {1, 2, 3, 8})
     check_step({decode_config("sm_80", causal), kLengths, kQueries, ranks});
@@ -176,7 +184,8 @@ TEST_CASE("several queries of a sequence see the keys up to their own, on whatev
   check_step({decode_config("sm_80", ""), kLengths, kQueries, 3}, false);  // all see all
 }
 
-TEST_CASE("without positions the parts of a sequence follow one another in the order of ranks") {
+TEST_CASE("without positions the parts of a sequence follow one another in the order of ranks" *
+          doctest::test_suite("breadth")) {
   const std::string causal = R"("mask": "causal", )", window = R"("mask": {"sliding_window": 40}, )";
   for (const int ranks : {1, 2, 3, 8}) {
     check_step({decode_config("sm_80", causal), kLengths, kQueries, ranks}, false);
@@ -189,7 +198,8 @@ TEST_CASE("without positions the parts of a sequence follow one another in the o
   check_step({decode_config("sm_80", causal), kLengths, ones, 3, true}, true);
 }
 
-TEST_CASE("windows, chunks and ALiBi go by the place of a query in the whole sequence") {
+TEST_CASE("windows, chunks and ALiBi go by the place of a query in the whole sequence" *
+          doctest::test_suite("breadth")) {
   for (const std::string mask : {R"("mask": {"sliding_window": 40}, )", R"("mask": {"sliding_window": 2}, )",
                                  R"("mask": {"window": {"left": 30, "right": 2}}, )"}) {
     for (const int ranks : {2, 3, 8}) check_step({decode_config("sm_80", mask), kLengths, kQueries, ranks});

@@ -159,7 +159,8 @@ std::string refusal(int ranks, const std::function<void(const std::shared_ptr<Tr
 
 }  // namespace
 
-TEST_CASE("heads, queries and the whole of a step are the same bits, with ranks that have no keys") {
+TEST_CASE("heads, queries and the whole of a step are the same bits, with ranks that have no keys" *
+          doctest::test_suite("breadth")) {
   // most ranks have none of the short ones
   const Whole six({150, 2, 97, 1, 33, 64}, kResultHeadsQ, kResultHeadsKv, kDepth, 14),
       eight({150, 2, 97, 1, 33, 64, 5, 70}, kResultHeadsQ, kResultHeadsKv, kDepth, 15);

@@ -199,7 +199,15 @@ TEST_CASE("runs cover each sequence once, and a zigzag gives every rank the same
   CHECK(std::all_of(work.begin(), work.end(), [&](std::int64_t one) { return one == work[0]; }));
 }
 
-TEST_CASE("prefill of a group is that of the whole, with every mask, ragged, with empty parts") {
+TEST_CASE("prefill of a group of two is that of the whole") {
+  const Whole one({193}, kGroupHeadsQ, kGroupHeadsKv, kDepth, 2);
+  for (const PrefillWay way : {PrefillWay::ring, PrefillWay::gather})
+    for (const char* target : {"sm_80", "sm_90a", "gfx942"})
+      check_prefill(prefill_config(target, R"("mask": "causal", )"), one, 2, way);
+}
+
+TEST_CASE("prefill of a group is that of the whole, with every mask, ragged, with empty parts" *
+          doctest::test_suite("breadth")) {
   const Whole ragged({150, 3, 0, 70}, kGroupHeadsQ, kGroupHeadsKv, kDepth, 1);
   const Whole one({193}, kGroupHeadsQ, kGroupHeadsKv, kDepth, 2);
   const std::string causal = R"("mask": "causal", )", window = R"("mask": {"sliding_window": 40}, )",
@@ -218,7 +226,7 @@ TEST_CASE("prefill of a group is that of the whole, with every mask, ragged, wit
   check_prefill(prefill_config("sm_80", causal), one, 1, PrefillWay::ring);
 }
 
-TEST_CASE("sinks count once in prefill of a group") {
+TEST_CASE("sinks count once in prefill of a group" * doctest::test_suite("breadth")) {
   const Whole ragged({150, 3, 0, 70}, kGroupHeadsQ, kGroupHeadsKv, kDepth, 6);
   const std::string causal = R"("mask": "causal", "sink": true, )",
                     window = R"("mask": {"sliding_window": 40}, "sink": true, )", none = R"("sink": true, )";

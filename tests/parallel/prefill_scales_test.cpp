@@ -169,7 +169,11 @@ void check_scaled_prefill(const Problem& problem, int ranks) {
 
 }  // namespace
 
-TEST_CASE("scales of K and V are those of their rows on whatever rank") {
+TEST_CASE("scales of a token's row go with it to the other rank") {
+  check_scaled_prefill({"sm_80", R"("per_token")", 1, {150}}, 2);
+}
+
+TEST_CASE("scales of K and V are those of their rows on whatever rank" * doctest::test_suite("breadth")) {
   const std::vector<std::int64_t> lengths{130, 3, 0, 70}, one{150};
   for (const char* granularity : {R"("per_tensor")", R"("per_head")", R"("per_sequence")"})
     check_scaled_prefill({"sm_80", granularity, 0, lengths}, 3);

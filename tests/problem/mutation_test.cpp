@@ -41,7 +41,7 @@ std::string survivors(const MutationReport& report) {
 
 }  // namespace
 
-TEST_CASE("every mutant of a small kernel is killed") {
+TEST_CASE("every mutant of a small kernel is killed" * doctest::test_suite("breadth")) {
   if (!has_compiler()) {
     MESSAGE("no NVRTC: nothing is mutated");
     return;

@@ -60,7 +60,7 @@ void check_block_scales(const Plan& plan, const KernelSource& source, const Work
 
 }  // namespace
 
-TEST_CASE("decode over rows with scales of blocks, at the ends of tiles") {
+TEST_CASE("decode over rows with scales of blocks, at the ends of tiles" * doctest::test_suite("breadth")) {
   struct Case {
     const char *format, *keys;
   };

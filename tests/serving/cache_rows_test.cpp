@@ -55,7 +55,7 @@ TEST_CASE("sm_80 reads a part of each cache row") {
                    {{2, 140}});
 }
 
-TEST_CASE("sm_90a reads a part of each cache row") {
+TEST_CASE("sm_90a reads a part of each cache row" * doctest::test_suite("breadth")) {
   check_cache_rows("sm_90a", "prefill", 64, 96, 16, "", {{20, 140}});
   check_cache_rows("sm_90a", "prefill", 128, 200, 24, R"("ov_depth": 64)", {{20, 140}});
   check_cache_rows("sm_90a", "prefill", 80, 128, 40, R"("operand": {"kind": "ragged"})", {{20, 140}});

@@ -79,7 +79,7 @@ constexpr const char* kPagedOperand = R"("operand": {"kind": "paged", "page_size
 
 }  // namespace
 
-TEST_CASE("masks, score modifiers and sinks of decode") {
+TEST_CASE("masks, score modifiers and sinks of decode" * doctest::test_suite("breadth")) {
   std::uint64_t seed = 0;
   for (const std::string target : {"sm_80", "sm_90a"}) {
     for (
@@ -125,7 +125,7 @@ TEST_CASE("gpt-oss decode: a row without a visible key has LSE -inf although the
   }
 }
 
-TEST_CASE("scales of every granularity, and queries of FP8, on sm_90a") {
+TEST_CASE("scales of every granularity, and queries of FP8, on sm_90a" * doctest::test_suite("breadth")) {
   std::uint64_t seed = 10;
   const auto paged = [](const char* granularity) {
     return std::string(R"("operand": {"kind": "paged", "page_size": 16, "quantization": {"granularity": )") +
@@ -166,7 +166,7 @@ TEST_CASE("scales of zero and below") {
   check_decode(built, run_decode(built, std::move(work), 4, 5));
 }
 
-TEST_CASE("a batch without a single key reads nothing and writes zeros") {
+TEST_CASE("a batch without a single key reads nothing and writes zeros" * doctest::test_suite("breadth")) {
   const std::string scaled =
       R"x(, "kv_dtype": "fp8_e4m3", "operand": {"kind": "ragged", "quantization": {"granularity": "per_token"}})x";
   for (const std::string& keys :
@@ -187,7 +187,7 @@ TEST_CASE("a batch without a single key reads nothing and writes zeros") {
   }
 }
 
-TEST_CASE("a latent cache: V is the first columns of K's rows") {
+TEST_CASE("a latent cache: V is the first columns of K's rows" * doctest::test_suite("breadth")) {
   for (const char* target : {"sm_90a", "sm_80"}) {
     run_and_check(target,
                   std::string(kPagedOperand) +
@@ -209,7 +209,8 @@ TEST_CASE("a latent cache: V is the first columns of K's rows") {
                 30, 25);
 }
 
-TEST_CASE("a latent cache on sm_100a: packed rows of 13 to 128 heads and several queries, every operand") {
+TEST_CASE("a latent cache on sm_100a: packed rows of 13 to 128 heads and several queries, every operand" *
+          doctest::test_suite("breadth")) {
   const std::string latent = R"(, "depth": 576, "ov_depth": 512, "v_from_k": true)";
   std::uint64_t seed = 60;
   // 13 heads leave rows empty; items of several blocks of rows, of which the last is not full.
@@ -250,7 +251,8 @@ TEST_CASE("a latent cache on sm_100a: packed rows of 13 to 128 heads and several
                   ++seed);
 }
 
-TEST_CASE("a latent cache under 64 rows: two warpgroups, each with half of V's columns") {
+TEST_CASE("a latent cache under 64 rows: two warpgroups, each with half of V's columns" *
+          doctest::test_suite("breadth")) {
   const std::string latent = R"(, "depth": 576, "ov_depth": 512, "v_from_k": true)";
   std::uint64_t seed = 40;
   // 13 heads leave rows empty, 50 make items of several blocks of rows, the last of which is not full.

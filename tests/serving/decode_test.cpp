@@ -68,7 +68,7 @@ void check_bad_pages(const Built& built) {
 
 }  // namespace
 
-TEST_CASE("every operand kind and element type up the ladder") {
+TEST_CASE("every operand kind and element type up the ladder" * doctest::test_suite("breadth")) {
   const char* const configs[] = {
       R"("lse": true)",
       R"("operand": {"kind": "ragged"}, "mask": {"chunked": 33}, "score_mod": {"softcap": 20})",
@@ -100,7 +100,7 @@ TEST_CASE("every operand kind and element type up the ladder") {
   }
 }
 
-TEST_CASE("pages on sm_90a that neither divide a tile nor are whole tiles") {
+TEST_CASE("pages on sm_90a that neither divide a tile nor are whole tiles" * doctest::test_suite("breadth")) {
   const std::string by_token = R"(, "quantization": {"granularity": "per_token"}}, "kv_dtype": "fp8_e4m3")";
   const auto pages = [](int rows) {
     return R"("operand": {"kind": "paged", "page_size": )" + std::to_string(rows);

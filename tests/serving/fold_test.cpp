@@ -157,7 +157,7 @@ TEST_CASE("page numbers that are none read as zeros") {
   }
 }
 
-TEST_CASE("pages folded, at the ends of tiles") {
+TEST_CASE("pages folded, at the ends of tiles" * doctest::test_suite("breadth")) {
   std::uint64_t seed = 40;
   for (const char* more : {"", R"("depth": 256)",
                            R"("dtype": "fp16", "depth": 192, "ov_depth": 128, "operand": {"page_size": 8})",

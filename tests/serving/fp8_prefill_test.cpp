@@ -47,7 +47,7 @@ RunResult run_lazily(const Plan& plan, const Workload& work) {
 
 }  // namespace
 
-TEST_CASE("FP8 prefill up the ladder") {
+TEST_CASE("FP8 prefill up the ladder" * doctest::test_suite("breadth")) {
   const std::string paged_16 = R"("kind": "paged", "page_size": 16)";
   const std::vector<std::string> configs{
       R"("mask": "none", "depth": 128)",

@@ -177,7 +177,7 @@ TEST_CASE("members of gather4 that the copies are not") {
   CHECK(said("", R"(, "kv_dtype": "int8", "depth": 96)").empty());
 }
 
-TEST_CASE("a pool that is gathered has its pages and heads anywhere") {
+TEST_CASE("a pool that is gathered has its pages and heads anywhere" * doctest::test_suite("breadth")) {
   for (const char* operation : {"decode", "prefill"})
     for (const std::int64_t rows : {4, 8}) {
       CAPTURE(operation);
@@ -215,7 +215,7 @@ TEST_CASE("page numbers that are none are gathered as zeros") {
     }
 }
 
-TEST_CASE("rows that are gathered, at the ends of tiles") {
+TEST_CASE("rows that are gathered, at the ends of tiles" * doctest::test_suite("breadth")) {
   std::uint64_t seed = 60;
   const auto check = [&](const Json& config) {
     CAPTURE(write_json(config));
@@ -244,7 +244,7 @@ TEST_CASE("rows that are gathered, at the ends of tiles") {
   }
 }
 
-TEST_CASE("rotary columns beside gathered rows are gathered, too") {
+TEST_CASE("rotary columns beside gathered rows are gathered, too" * doctest::test_suite("breadth")) {
   std::uint64_t seed = 90;
   constexpr const char* kBytes = R"(, "kv_dtype": "fp8_e4m3")";
   for (const char* rope : {R"(, "rope_depth": 64, "rope": {"layout": "separate"})",

@@ -51,7 +51,7 @@ constexpr const char *kContiguousKind = R"("kind": "contiguous")", *kRaggedKind 
 
 }  // namespace
 
-TEST_CASE("prefill over bytes up the ladder on sm_80") {
+TEST_CASE("prefill over bytes up the ladder on sm_80" * doctest::test_suite("breadth")) {
   std::vector<std::string> configs{
       R"("mask": "none", "lse": true)",
       R"("operand": {"kind": "ragged"}, "kv_dtype": "int8", "dtype": "fp16", "num_kv_stages": 3)",
@@ -82,7 +82,7 @@ TEST_CASE("prefill over bytes up the ladder on sm_80") {
   check_narrow(configs);
 }
 
-TEST_CASE("prefill over bytes up the ladder on sm_90a") {
+TEST_CASE("prefill over bytes up the ladder on sm_90a" * doctest::test_suite("breadth")) {
   check_narrow({
       R"("mask": "none", "lse": true)",
       R"("operand": {"kind": "ragged"}, "kv_dtype": "int8", "dtype": "fp16")",
@@ -110,7 +110,8 @@ TEST_CASE("prefill over bytes up the ladder on sm_90a") {
   });
 }
 
-TEST_CASE("prefill on sm_90a over bytes with scales of n elements, which need not divide a row") {
+TEST_CASE("prefill on sm_90a over bytes with scales of n elements, which need not divide a row" *
+          doctest::test_suite("breadth")) {
   check_narrow({
       narrow_operand(paged_kind(16).c_str(), "32") + R"(, "depth": 128, "lse": true)",
       narrow_operand(kContiguousKind, "16") + R"(, "depth": 80, "mask": "none", "kv_dtype": "int8")",
@@ -127,7 +128,8 @@ TEST_CASE("prefill on sm_90a over bytes with scales of n elements, which need no
 }
 
 // Scales of columns that are zero, negative, or nothing beside the others of their row.
-TEST_CASE("prefill on sm_90a over bytes with scales of n elements of any sign and size") {
+TEST_CASE("prefill on sm_90a over bytes with scales of n elements of any sign and size" *
+          doctest::test_suite("breadth")) {
   for (const std::string keys : {R"("kv_dtype": "int8")", R"("kv_dtype": "fp8_e4m3")"}) {
     CAPTURE(keys);
     const Plan plan = narrow_plan(narrow_operand(R"("kind": "paged", "page_size": 16)", "16") +
@@ -153,7 +155,7 @@ TEST_CASE("prefill on sm_90a over bytes with scales of n elements of any sign an
   }
 }
 
-TEST_CASE("prefill on sm_90a over pages whose rows do not fill 128 bytes") {
+TEST_CASE("prefill on sm_90a over pages whose rows do not fill 128 bytes" * doctest::test_suite("breadth")) {
   check_narrow({
       narrow_operand(paged_kind(1).c_str(), kHead) + R"(, "kv_dtype": "int8")",
       narrow_operand(paged_kind(3).c_str(), kToken) + R"(, "depth": 128, "lse": true)",

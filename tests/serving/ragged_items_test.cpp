@@ -52,7 +52,8 @@ double instructions(const Plan& plan, const std::vector<std::int64_t>& lengths) 
 
 }  // namespace
 
-TEST_CASE("ragged prefill: more sequences than lanes, of every length class, some without rows or keys") {
+TEST_CASE("ragged prefill: more sequences than lanes, of every length class, some without rows or keys" *
+          doctest::test_suite("breadth")) {
   for (
       const char* keys :
       {R"("depth": 64)", R"("depth": 128, "mask": "none")",
@@ -79,7 +80,8 @@ TEST_CASE("ragged prefill: more sequences than lanes, of every length class, som
   }
 }
 
-TEST_CASE("ragged prefill: a long sequence among short ones costs what the two cost apart") {
+TEST_CASE("ragged prefill: a long sequence among short ones costs what the two cost apart" *
+          doctest::test_suite("breadth")) {
   const Plan plan = ragged_plan(R"("depth": 128)");
   const std::vector<std::int64_t> longer{1200}, shorter(60, 1);
   std::vector<std::int64_t> both = shorter;
@@ -88,7 +90,8 @@ TEST_CASE("ragged prefill: a long sequence among short ones costs what the two c
 }
 
 // Of three tiles the first rows see two, and V of the last keys comes into the slot of the tile that they pass over.
-TEST_CASE("prefill whose first rows pass over a tile, and then fill every slot again") {
+TEST_CASE("prefill whose first rows pass over a tile, and then fill every slot again" *
+          doctest::test_suite("breadth")) {
   for (const char* operand : {"contiguous", "ragged", "paged"}) {
     auto config = json_of(
         R"({"target": "sm_90a", "operation": "prefill", "dtype": "bf16", "depth": 192,

@@ -197,7 +197,8 @@ TEST_CASE("a launch wants both tensors, of the same pages and rows") {
                        doctest::Contains("k_rope was given, but the kernel takes none"), Error);
 }
 
-TEST_CASE("two tensors of 16-bit columns in pages of any size, at the ends of tiles and pages") {
+TEST_CASE("two tensors of 16-bit columns in pages of any size, at the ends of tiles and pages" *
+          doctest::test_suite("breadth")) {
   std::uint64_t seed = 60;
   for (const int page : {1, 16, 24, 64, 256}) {
     CAPTURE(page);
@@ -207,7 +208,8 @@ TEST_CASE("two tensors of 16-bit columns in pages of any size, at the ends of ti
   }
 }
 
-TEST_CASE("two tensors in every operand kind, with masks, modifiers and widths") {
+TEST_CASE("two tensors in every operand kind, with masks, modifiers and widths" *
+          doctest::test_suite("breadth")) {
   std::uint64_t seed = 70;
   for (
       const std::string more :
@@ -224,7 +226,7 @@ TEST_CASE("two tensors in every operand kind, with masks, modifiers and widths")
   }
 }
 
-TEST_CASE("decode of sm_100a: two tensors of 16-bit columns are one tile") {
+TEST_CASE("decode of sm_100a: two tensors of 16-bit columns are one tile" * doctest::test_suite("breadth")) {
   Json apart = separate_latent(R"("name": "x", "target": "sm_100a", "group": 16)"), one = apart;
   one.erase("rope");
   const std::string a = body_of(apart), b = body_of(one);
@@ -243,7 +245,8 @@ TEST_CASE("decode of sm_100a: two tensors of 16-bit columns are one tile") {
   }
 }
 
-TEST_CASE("prefill of sm_90a: both parts of K in one tile, in every operand kind") {
+TEST_CASE("prefill of sm_90a: both parts of K in one tile, in every operand kind" *
+          doctest::test_suite("breadth")) {
   std::uint64_t seed = 0;
   for (const char* more :
        {R"("operand": {"kind": "ragged"})", R"("operand": {"kind": "paged", "page_size": 16})",
@@ -268,7 +271,8 @@ TEST_CASE("prefill of sm_90a: both parts of K in one tile, in every operand kind
 }
 
 TEST_CASE(
-    "prefill of sm_90a: 8-bit columns beside 16-bit rotary ones, in every operand kind and with every scale") {
+    "prefill of sm_90a: 8-bit columns beside 16-bit rotary ones, in every operand kind and with every scale" *
+    doctest::test_suite("breadth")) {
   std::uint64_t seed = 40;
   for (
       const char* more :
@@ -306,7 +310,7 @@ TEST_CASE("prefill of sm_90a: rotary columns are multiplied behind what scales c
   }
 }
 
-TEST_CASE("8-bit columns beside 16-bit rotary ones, with every scale") {
+TEST_CASE("8-bit columns beside 16-bit rotary ones, with every scale" * doctest::test_suite("breadth")) {
   std::uint64_t seed = 80;
   for (
       const std::string more :

@@ -135,7 +135,8 @@ TEST_CASE("a launch wants the whole rows, and scales of the bytes only") {
   CHECK_THROWS_AS(problem(640, 2), Error);
 }
 
-TEST_CASE("latent rows with a tail in pages of any size, at the ends of tiles") {
+TEST_CASE("latent rows with a tail in pages of any size, at the ends of tiles" *
+          doctest::test_suite("breadth")) {
   std::uint64_t seed = 30;
   for (const int page : {1, 16, 64, 256}) {
     CAPTURE(page);
@@ -145,7 +146,8 @@ TEST_CASE("latent rows with a tail in pages of any size, at the ends of tiles") 
   }
 }
 
-TEST_CASE("tails with every scale, type, operand and with what stands between scores and the exponent") {
+TEST_CASE("tails with every scale, type, operand and with what stands between scores and the exponent" *
+          doctest::test_suite("breadth")) {
   std::uint64_t seed = 40;
   for (
       const std::string more :
@@ -164,7 +166,8 @@ TEST_CASE("tails with every scale, type, operand and with what stands between sc
 }
 
 TEST_CASE(
-    "a tail on sm_100a, and rotary columns of their own: one place of FP16 or two, at the ends of tiles") {
+    "a tail on sm_100a, and rotary columns of their own: one place of FP16 or two, at the ends of tiles" *
+    doctest::test_suite("breadth")) {
   const std::string head = R"("target": "sm_100a", )";
   std::uint64_t seed = 110;
   for (
@@ -183,7 +186,7 @@ TEST_CASE(
   }
 }
 
-TEST_CASE("latent rows of bytes on sm_100a that have no columns apart") {
+TEST_CASE("latent rows of bytes on sm_100a that have no columns apart" * doctest::test_suite("breadth")) {
   const std::string head = R"("target": "sm_100a", "rope": null, "rope_depth": null, )";
   std::uint64_t seed = 120;
   for (

@@ -51,7 +51,14 @@ bool maps_scales(const std::string& keys) {
 
 }  // namespace
 
-TEST_CASE("scales by head in decode on sm_90a, up the ladder") {
+TEST_CASE("scales by head in decode and prefill, copied as tiles and by threads") {
+  check_scales({
+      kHeadMajorContinuous + R"(, "mask": "causal", "lse": true)",
+      kHeadMajorRagged + R"(, "operation": "prefill", "mask": "causal", "kv_dtype": "int8")",
+  });
+}
+
+TEST_CASE("scales by head in decode on sm_90a, up the ladder" * doctest::test_suite("breadth")) {
   const std::string int8 = R"(, "kv_dtype": "int8")", fp8_q = R"(, "dtype": "fp8_e4m3", "depth": 128)";
   check_scales({
       kHeadMajorContiguous + R"(, "depth": 128, "lse": true)",
@@ -78,7 +85,7 @@ TEST_CASE("scales by head in decode on sm_90a, up the ladder") {
   });
 }
 
-TEST_CASE("scales by head in prefill on sm_90a, up the ladder") {
+TEST_CASE("scales by head in prefill on sm_90a, up the ladder" * doctest::test_suite("breadth")) {
   const std::string prefill = R"(, "operation": "prefill", "mask": "causal")",
                     fp8 = prefill + R"(, "dtype": "fp8_e4m3")";
   check_scales({
@@ -98,7 +105,7 @@ TEST_CASE("scales by head in prefill on sm_90a, up the ladder") {
   });
 }
 
-TEST_CASE("scales by head on sm_80, up the ladder") {
+TEST_CASE("scales by head on sm_80, up the ladder" * doctest::test_suite("breadth")) {
   const std::string sm80 = R"(, "target": "sm_80")", prefill = sm80 + R"(, "operation": "prefill")";
   check_scales({
       kHeadMajorContiguous + sm80 + R"(, "mask": "causal")",

@@ -60,7 +60,8 @@ using Policy = EmulatorOptions::Policy;
 
 }  // namespace
 
-TEST_CASE("blocks that have nothing else to do share the sum of an item's parts") {
+TEST_CASE("blocks that have nothing else to do share the sum of an item's parts" *
+          doctest::test_suite("breadth")) {
   for (const char* keys : kConfigs) {
     INFO(std::string(keys));
     const Plan plan = divided_plan(keys);
@@ -74,7 +75,7 @@ TEST_CASE("blocks that have nothing else to do share the sum of an item's parts"
   }
 }
 
-TEST_CASE("where a block does not wait for the others one adds up alone") {
+TEST_CASE("where a block does not wait for the others one adds up alone" * doctest::test_suite("breadth")) {
   for (const char* keys : kConfigs) {
     INFO(std::string(keys));
     const Plan plan = divided_plan(keys);

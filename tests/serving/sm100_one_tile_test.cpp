@@ -38,7 +38,7 @@ void check_one_tile(const std::vector<std::string>& configs) {
 }  // namespace
 
 // Products are those of S of the first tile and of the loop, and of O of the loop and the last.
-TEST_CASE("sm100_prefill, one tile of queries: static counts") {
+TEST_CASE("sm100_prefill, one tile of queries: static counts" * doctest::test_suite("breadth")) {
   struct Counts {
     const char *keys, *kind;
     int k_steps, v_steps, columns, elected, BN, stages;
@@ -79,7 +79,7 @@ TEST_CASE("sm100_prefill, one tile of queries: static counts") {
   }
 }
 
-TEST_CASE("sm100_prefill, one tile of queries: rows of over 192 columns") {
+TEST_CASE("sm100_prefill, one tile of queries: rows of over 192 columns" * doctest::test_suite("breadth")) {
   check_one_tile({
       R"("mask": "none")",
       R"("mask": "causal", "sink": true)",
@@ -96,7 +96,7 @@ TEST_CASE("sm100_prefill, one tile of queries: rows of over 192 columns") {
   });
 }
 
-TEST_CASE("sm100_prefill, one tile of queries: FP8") {
+TEST_CASE("sm100_prefill, one tile of queries: FP8" * doctest::test_suite("breadth")) {
   check_one_tile({
       R"("dtype": "fp8_e4m3", "mask": "causal")",
       R"("dtype": "fp8_e4m3", "depth": 224, "mask": {"sliding_window": 100}, "operand": {"kind": "ragged", "quantization": {"granularity": "per_head"}})",
@@ -104,7 +104,7 @@ TEST_CASE("sm100_prefill, one tile of queries: FP8") {
   });
 }
 
-TEST_CASE("sm100_prefill: one tile of queries by request") {
+TEST_CASE("sm100_prefill: one tile of queries by request" * doctest::test_suite("breadth")) {
   check_one_tile({
       R"("depth": 128, "BM": 128, "mask": "causal")",
       R"("depth": 64, "single_o": true, "mask": "causal", "operand": {"kind": "paged", "page_size": 32})",

@@ -63,7 +63,8 @@ TEST_CASE("sm100_prefill, pairs of blocks: static counts") {
   }
 }
 
-TEST_CASE("sm100_prefill, pairs of blocks: masks and modifiers where tiles end") {
+TEST_CASE("sm100_prefill, pairs of blocks: masks and modifiers where tiles end" *
+          doctest::test_suite("breadth")) {
   std::uint64_t seed = 0;
   for (const char* keys : {
            R"("mask": "none")",

@@ -77,7 +77,7 @@ TEST_CASE("sm100_prefill: static counts") {
 }
 
 // Shares in groups of four scores of each row, masked tiles like others: a hidden score is an exact zero on either pipe.
-TEST_CASE("sm100_prefill: exponentials on the FMA pipe") {
+TEST_CASE("sm100_prefill: exponentials on the FMA pipe" * doctest::test_suite("breadth")) {
   const std::vector<std::pair<std::string, int>> shares{
       {R"("exp_offload": 0)", 0},
       {R"("exp_offload": 0.25, "depth": 128, "mask": "causal")", 8},
@@ -117,7 +117,7 @@ TEST_CASE("sm100_prefill: bn_cap is below the tile that would be without it") {
   CHECK(generate(again).text == generate(plan).text);
 }
 
-TEST_CASE("sm100_prefill: operands of sequences of different lengths") {
+TEST_CASE("sm100_prefill: operands of sequences of different lengths" * doctest::test_suite("breadth")) {
   check_prefill({
       R"("operand": {"kind": "ragged"}, "depth": 128, "mask": "causal")",
       R"("operand": {"kind": "ragged"}, "sink": true)",
@@ -130,7 +130,8 @@ TEST_CASE("sm100_prefill: operands of sequences of different lengths") {
   });
 }
 
-TEST_CASE("sm100_prefill: rows of up to 192 columns, and of other widths in V") {
+TEST_CASE("sm100_prefill: rows of up to 192 columns, and of other widths in V" *
+          doctest::test_suite("breadth")) {
   check_prefill({
       R"("depth": 192, "ov_depth": 128, "mask": "causal")",
       R"("depth": 192, "operand": {"kind": "paged", "page_size": 16})",
@@ -139,7 +140,8 @@ TEST_CASE("sm100_prefill: rows of up to 192 columns, and of other widths in V") 
   });
 }
 
-TEST_CASE("sm100_prefill: FP8 with scales of a tensor, a head and a sequence") {
+TEST_CASE("sm100_prefill: FP8 with scales of a tensor, a head and a sequence" *
+          doctest::test_suite("breadth")) {
   const auto scaled = [](const char* granularity) {
     return std::string(R"(, "quantization": {"granularity": ")") + granularity + "\"}}";
   };
@@ -175,7 +177,8 @@ TEST_CASE("sm100_prefill: scales of zero and below") {
   }
 }
 
-TEST_CASE("sm100_prefill: windows of two sides, from the config and at launch") {
+TEST_CASE("sm100_prefill: windows of two sides, from the config and at launch" *
+          doctest::test_suite("breadth")) {
   check_prefill({
       R"("mask": {"window": {"left": 70, "right": 30}})",
       R"("mask": {"window": {"right": 5, "chunk": 48}}, "depth": 128)",

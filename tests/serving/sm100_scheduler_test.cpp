@@ -76,7 +76,7 @@ TEST_CASE("sm100_prefill: the source of work items is what the mask and the oper
       doctest::Contains("/scheduler"));
 }
 
-TEST_CASE("sm100_prefill: every source of work items at the ends of tiles") {
+TEST_CASE("sm100_prefill: every source of work items at the ends of tiles" * doctest::test_suite("breadth")) {
   std::uint64_t seed = 40;
   for (const char* keys : {
            R"("mask": "none", "scheduler": "launch_control")",
@@ -92,7 +92,8 @@ TEST_CASE("sm100_prefill: every source of work items at the ends of tiles") {
   }
 }
 
-TEST_CASE("sm100_prefill: blocks that have not started are taken over, by any number of blocks") {
+TEST_CASE("sm100_prefill: blocks that have not started are taken over, by any number of blocks" *
+          doctest::test_suite("breadth")) {
   std::uint64_t seed = 60;
   for (const char* keys : {R"("depth": 64, "mask": "causal")", R"("mask": "causal", "pair_cta": true)",
                            R"("depth": 64, "mask": "causal", "scheduler": "counter")"}) {

@@ -34,7 +34,8 @@ void check_wide(const std::vector<std::string>& configs, std::uint64_t seed) {
 
 }  // namespace
 
-TEST_CASE("sm100_decode at depth 256: several slots of K and of V, every operand") {
+TEST_CASE("sm100_decode at depth 256: several slots of K and of V, every operand" *
+          doctest::test_suite("breadth")) {
   check_wide(
       {
           R"("depth": 256, "operand": {"kind": "paged", "page_size": 64}, "mask": "causal", "lse": true)",
@@ -49,7 +50,8 @@ TEST_CASE("sm100_decode at depth 256: several slots of K and of V, every operand
       10);
 }
 
-TEST_CASE("sm100_decode at depth 512: one slot of K and one of V, in chunks") {
+TEST_CASE("sm100_decode at depth 512: one slot of K and one of V, in chunks" *
+          doctest::test_suite("breadth")) {
   check_wide(
       {
           R"("depth": 512, "operand": {"kind": "paged", "page_size": 64}, "mask": "causal", "lse": true)",
@@ -63,7 +65,7 @@ TEST_CASE("sm100_decode at depth 512: one slot of K and one of V, in chunks") {
       20);
 }
 
-TEST_CASE("sm100_decode over wide rows of bytes") {
+TEST_CASE("sm100_decode over wide rows of bytes" * doctest::test_suite("breadth")) {
   check_wide(
       {
           R"("depth": 256, "kv_dtype": "fp8_e4m3", "operand": {"kind": "paged", "page_size": 64, "quantization": {"granularity": "per_token"}}, "mask": "causal", "lse": true)",

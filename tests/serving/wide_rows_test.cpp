@@ -51,7 +51,15 @@ constexpr auto kLazy = EmulatorOptions::Policy::lazy, kRandom = EmulatorOptions:
 
 }  // namespace
 
-TEST_CASE("prefill of a latent cache: a chunk of queries at the end of a longer context") {
+TEST_CASE("prefill of a latent cache of 448 columns") {
+  for (const char* target : {"sm_80", "sm_90a", "sm_100a"})
+    check_wide_rows(target, "prefill",
+                    R"({"depth": 448, "ov_depth": 384, "v_from_k": true, "mask": "causal", "lse": true})",
+                    {{20, 140}}, kRandom);
+}
+
+TEST_CASE("prefill of a latent cache: a chunk of queries at the end of a longer context" *
+          doctest::test_suite("breadth")) {
   // Some rows of the last tile exist; queries without keys; a sequence without queries.
   const std::vector<LadderCase> cases{{37, 150}, {5, 3}, {0, 9}, {3, 0}, {33, 70}};
   for (const char* target : {"sm_80", "sm_90a", "sm_100a"}) {
@@ -70,7 +78,7 @@ TEST_CASE("prefill of a latent cache: a chunk of queries at the end of a longer 
   }
 }
 
-TEST_CASE("sm_100a: prefill of latent rows of bytes") {
+TEST_CASE("sm_100a: prefill of latent rows of bytes" * doctest::test_suite("breadth")) {
   const std::vector<LadderCase> cases{{37, 150}, {5, 3}, {0, 9}, {3, 0}, {33, 70}};
   for (
       const char* keys :
@@ -84,7 +92,7 @@ TEST_CASE("sm_100a: prefill of latent rows of bytes") {
     check_wide_rows("sm_100a", "prefill", keys, cases, kRandom);
 }
 
-TEST_CASE("depth 512 in prefill and decode") {
+TEST_CASE("depth 512 in prefill and decode" * doctest::test_suite("breadth")) {
   for (const char* target : {"sm_80", "sm_90a", "sm_100a"}) {
     check_wide_rows(target, "prefill", R"({"depth": 512, "mask": "causal", "lse": true})", {{70, 140}},
                     kRandom);

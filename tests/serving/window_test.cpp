@@ -46,7 +46,7 @@ std::uint64_t matrix_flops(const Plan& plan, std::int64_t rows, std::int64_t key
 
 }  // namespace
 
-TEST_CASE("windows of two sides in prefill") {
+TEST_CASE("windows of two sides in prefill" * doctest::test_suite("breadth")) {
   const std::vector<std::pair<const char*, std::string>> configs{
       {"sm_80", R"("mask": {"window": {"left": 40, "right": 9}})"},
       {"sm_80", std::string(kAtLaunch) + R"(, "operand": {"kind": "ragged"})"},
@@ -89,7 +89,7 @@ TEST_CASE("warpgroups whose rows all lie before their sequence's first key") {
   }
 }
 
-TEST_CASE("windows of two sides in decode") {
+TEST_CASE("windows of two sides in decode" * doctest::test_suite("breadth")) {
   const std::vector<std::string> configs{
       std::string(R"("mask": {"window": {"left": 100, "right": 1}})") + kAndPaged,
       std::string(kAtLaunch) + kAndPaged,

@@ -1,0 +1,20 @@
+# Holds the two ctest entries of each of PROGRAMS to all its cases: those without doctest's test suite `breadth`, and
+# those of it.
+function(count out program)
+  execute_process(COMMAND ${program} --count ${ARGN} OUTPUT_VARIABLE text COMMAND_ERROR_IS_FATAL ANY)
+  if(NOT text MATCHES "current filters: ([0-9]+)")
+    message(FATAL_ERROR "${program} --count says no number:\n${text}")
+  endif()
+  set(${out} ${CMAKE_MATCH_1} PARENT_SCOPE)
+endfunction()
+
+foreach(program ${PROGRAMS})
+  count(all ${program})
+  count(default ${program} --test-suite-exclude=breadth)
+  count(breadth ${program} --test-suite=breadth)
+  math(EXPR both "${default} + ${breadth}")
+  message(STATUS "${program}: ${default} and ${breadth} of ${all}")
+  if(NOT both EQUAL all OR default EQUAL 0 OR breadth EQUAL 0)
+    message(SEND_ERROR "${program}: ${all} cases, ${default} without breadth and ${breadth} of it")
+  endif()
+endforeach()
