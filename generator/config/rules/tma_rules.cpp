@@ -80,6 +80,19 @@ std::string v20_value_stride(const Config& c) {
   return fmt::format("rows of {} elements are {} bytes: a tensor copy needs a multiple of 16", columns,
                      columns * size);
 }
+/// Columns that one product of Q K' or P V takes, 32 where both operands are bytes. Rows that no copy could bring are V20's.
+std::string v20_products(const Config& c, int columns) {
+  if (c.operation != Operation::prefill && c.operation != Operation::decode) return "";
+  const int step = is_fp8(c.dtype) && c.operation == Operation::prefill ? 32 : 16;
+  if (columns % step == 0 || columns * element_bytes(c) % 16 != 0) return "";
+  return fmt::format("{} columns are no whole products of {}", columns, step);
+}
+std::string v20_depth(const Config& c) {
+  return v20_products(c, c.depth);
+}
+std::string v20_value_columns(const Config& c) {
+  return c.ov_depth ? v20_products(c, *c.ov_depth) : "";
+}
 std::string v20_swizzle(const Config& c) {
   if (!c.swizzle || !std::holds_alternative<XorSwizzle>(*c.swizzle)) return "";
   return "tensor copies have the swizzles none, 32B, 64B and 128B only";
@@ -175,6 +188,8 @@ std::vector<Rule> tma_rules() {
       {"V20", "9.2 V20", kBlackwell, {"/BN"}, v20_box},
       {"V20", "9.2 V20", kTma, {"/depth", "/cache_depth", "/kv_dtype"}, v20_stride},
       {"V20", "9.2 V20", kTma, {"/ov_depth", "/cache_depth", "/kv_dtype"}, v20_value_stride},
+      {"V20", "9.2 V20", kTma, {"/depth"}, v20_depth},
+      {"V20", "9.2 V20", kTma, {"/ov_depth"}, v20_value_columns},
       {"V20", "1.1", kTma, {"/swizzle"}, v20_swizzle},
       {"V24", "9.2 V24, 6.3", kBlackwell, {"/BN", "/BM", "/depth", "/ov_depth", "/single_o"}, v24},
       {"V25", "9.2 V25", kTma, {"/num_kv_stages", "/BM"}, v25},
