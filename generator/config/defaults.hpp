@@ -15,6 +15,10 @@ Config with_shared_defaults(Config config);
 /// sm_90a tiles are the schedule's choice and stay unset.
 Config with_rule_defaults(Config config);
 
+/// Columns that one product of NVIDIA's tensor cores takes, of 16-bit elements or where both operands are bytes.
+constexpr int product_columns(bool bytes) {
+  return bytes ? 32 : 16;
+}
 /// Rows over 256 columns, for which the prefill schedules of NVIDIA targets have no registers or no tensor memory: the wide
 /// prefill schedules'.
 bool has_wide_rows(const Config& config);

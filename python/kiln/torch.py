@@ -13,6 +13,7 @@ Both are operators of torch.library (kiln::attend) under torch.compile, torch.ex
 from __future__ import annotations
 
 import contextlib
+import itertools
 import json
 import threading
 from typing import Any, Iterable, Optional, Union
@@ -246,7 +247,7 @@ _ATTENTION, _PAGED, _CONTINUOUS = range(3)
 
 
 def _attend(what, q, k, v, cu_seqlens_q, cu_seqlens_k, page_table, seqlens_k, sink, mask_bits, captured, max_seqlen_q, max_seqlen_k, scale, max_blocks, out, lse,
-            sides=None, first_keys=None, descales=None, key=None):
+            sides=None, first_keys=None, descales=None, key=None, offsets=None):
     operation, kind, mask, softcap, score_mod, with_lse, splits = what
     if not _traced(q):
         index, case = q.get_device(), _case(what, q, k, v, sink, captured, max_seqlen_q, descales is not None)
@@ -266,7 +267,7 @@ def _attend(what, q, k, v, cu_seqlens_q, cu_seqlens_k, page_table, seqlens_k, si
                sink=sink, mask_bits=mask_bits, captured=captured, max_seqlen_q=max_seqlen_q, max_seqlen_k=max_seqlen_k, scale=scale, max_blocks=max_blocks,
                **more)
         if key is not None:
-            _calls.add(key, kernel, _is_like(q, v), sides, cu_seqlens_q)
+            _calls.add(key, kernel, _is_like(q, v), sides, offsets)
         return out, lse
     mask, mask_size = mask if isinstance(mask, tuple) else (mask, 0)
     got, got_lse = torch.ops.kiln.attend(q, k, v, cu_seqlens_q, cu_seqlens_k, page_table, seqlens_k, sink, mask_bits,
@@ -291,8 +292,8 @@ _library.define(
     tags=(getattr(torch.Tag, "needs_exact_strides", torch.Tag.needs_fixed_stride_order),))
 
 #: Forms of calls by operation and kind, beside those of eager calls; masks that no sides come with.
-_FORMS = {(operation, kind): number for number, (operation, kind) in enumerate(
-    ((operation, kind) for operation in ("prefill", "decode") for kind in ("contiguous", "ragged", "paged", "continuous")), _CONTINUOUS + 1)}
+_FORMS = {form: number for number, form in enumerate(
+    itertools.product(("prefill", "decode"), ("contiguous", "ragged", "paged", "continuous")), _CONTINUOUS + 1)}
 _MASKS = {mask: number for number, mask in enumerate(("none", "causal", "sliding_window", "chunked", "custom"))}
 
 
@@ -302,8 +303,8 @@ def _attend_op(q, k, v, cu_seqlens_q, cu_seqlens_k, page_table, seqlens_k, sink,
     tensors = dict(zip(captured_names.split(","), captured)) if captured else None
     form, number = _FORMS.get((operation, kind)), _MASKS.get(mask)
     key = None
-    if sides is None and k_scale is None and form is not None and number is not None:
-        key = _calls(form, q, k, v, None, None, cu_seqlens_q, cu_seqlens_k, page_table, seqlens_k, sink, mask_bits, first_keys, tensors, False,
+    if sides is None and first_keys is None and k_scale is None and form is not None and number is not None:
+        key = _calls(form, q, k, v, None, None, cu_seqlens_q, cu_seqlens_k, page_table, seqlens_k, sink, mask_bits, None, tensors, False,
                      (number, mask_size), None, softcap, score_mod, splits, with_lse, max_seqlen_q, max_seqlen_k, max_blocks, scale)
         if key is not None and type(key) is not bytes:
             return key if with_lse else (key, q.new_empty((0,), dtype=torch.float32))
@@ -428,10 +429,11 @@ def decode(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, *, page_table: tor
     _check_gradients(q, k, v)
     if q.dim() != 3 or k.dim() != 4:
         raise _refuse(f"q, k: shapes {list(q.shape)}, {list(k.shape)}; [total, heads, depth] and [num_pages, page_size, heads_kv, depth] are needed")
+    offsets = None  # of our own, which calls like this one need, too; the caller's are not kept
     if cu_seqlens_q is None:
         if max_seqlen_q != 1:
             raise _refuse(f"max_seqlen_q: {max_seqlen_q} without cu_seqlens_q; 1 is needed")
-        cu_seqlens_q = row_offsets(q.shape[0], 1, q)
+        cu_seqlens_q = offsets = row_offsets(q.shape[0], 1, q)
     _check_modifier(softcap, score_mod, captured)
     masked = causal and max_seqlen_q > 1  # one row sees every key
     if first_keys is not None or type(window) in (tuple, list):
@@ -444,7 +446,7 @@ def decode(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, *, page_table: tor
     what = ("decode" if max_seqlen_q <= _SHORT else "prefill", "continuous" if continuous else "paged", mask, softcap,
             score_mod, return_lse or lse is not None, splits)
     got, got_lse = _attend(what, q, k, v, cu_seqlens_q, None, page_table, seqlens_k, sink, None, captured, max_seqlen_q, max_seqlen_k, scale,
-                           max_blocks, out, lse, sides, first_keys, descales, key)
+                           max_blocks, out, lse, sides, first_keys, descales, key, offsets)
     return (got, got_lse) if return_lse else got
 
 

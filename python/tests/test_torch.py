@@ -1,5 +1,6 @@
 """kiln.torch with CPU tensors, on the emulated device."""
 import unittest
+import weakref
 from unittest import mock
 
 import kiln
@@ -159,6 +160,11 @@ class Torch(unittest.TestCase):
         arguments = (q, k, v, None, None, None, None, None, None, [], "", 0, 0, None, 0, "prefill", "contiguous", "causal", 0, 0.0, None, True)
         torch.library.opcheck(torch.ops.kiln.attend.default, arguments,
                               test_utils=("test_schema", "test_faketensor", "test_autograd_registration"))
+        first = torch.ops.kiln.attend.default(*arguments)
+        with mock.patch.object(kt, "_attend", side_effect=AssertionError("in Python")):
+            again = torch.ops.kiln.attend.default(*arguments)
+        torch.testing.assert_close(again, first, rtol=2e-3, atol=1e-3)
+        self.check_nothing_kept()
         compiled = torch.compile(lambda q, k, v: kt.attention(q * 2, k, v, causal=True) + 1, fullgraph=True, backend="aot_eager")
         with torch.no_grad():
             self.close(compiled(q, k, v), reference(q * 2, k, v, causal=True)[0] + 1)
@@ -178,6 +184,17 @@ class Torch(unittest.TestCase):
         exported = torch.export.export(Model(), (q, k, v))
         self.assertIn("kiln.attend", str(exported.graph))
         self.close(exported.module()(q, k, v)[0], reference(q, k, v)[0])
+
+    def check_nothing_kept(self):
+        """Offsets that a call was given, which may lie in the memory of a graph, are the caller's alone."""
+        q, pages = torch.randn(2, 2, 64, dtype=torch.float16), torch.randn(3, 16, 1, 64, dtype=torch.float16)
+        table, lengths, offsets = (torch.tensor(x, dtype=torch.int32) for x in ([[1], [2]], [9, 4], [0, 1, 2]))
+        torch.ops.kiln.attend.default(q, pages, pages, offsets, None, table, lengths, None, None, [], "", 1, 0, None, 0, "decode", "paged", "none", 0, 0.0,
+                                      None, False)
+        kt.decode(q, pages, pages, page_table=table, seqlens_k=lengths, cu_seqlens_q=offsets, max_seqlen_q=2)
+        kept = weakref.ref(offsets)
+        del offsets
+        self.assertIsNone(kept())
 
     def test_captured_tensors(self):
         q, k, v = self.make((2, 20, 4, 64), (2, 31, 2, 64), (2, 31, 2, 64))

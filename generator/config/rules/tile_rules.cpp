@@ -56,7 +56,7 @@ std::string v3_sm80(const Config& c) {
   return c.BN && *c.BN % 16 != 0 ? fmt::format("BN ({}) must be a multiple of 16", *c.BN) : "";
 }
 std::string v3_sm90(const Config& c) {
-  const int step = is_fp8(c.dtype) ? 32 : 16;
+  const int step = product_columns(is_fp8(c.dtype));
   if (!c.BN || (*c.BN % step == 0 && *c.BN <= 256)) return "";
   return fmt::format("BN ({}) must be a multiple of {} and at most 256", *c.BN, step);
 }

@@ -80,10 +80,10 @@ std::string v20_value_stride(const Config& c) {
   return fmt::format("rows of {} elements are {} bytes: a tensor copy needs a multiple of 16", columns,
                      columns * size);
 }
-/// Columns that one product of Q K' or P V takes, 32 where both operands are bytes. Rows that no copy could bring are V20's.
+/// Whole products of Q K' or P V. Of rows that no copy could bring, v20_stride speaks.
 std::string v20_products(const Config& c, int columns) {
   if (c.operation != Operation::prefill && c.operation != Operation::decode) return "";
-  const int step = is_fp8(c.dtype) && c.operation == Operation::prefill ? 32 : 16;
+  const int step = product_columns(is_fp8(c.dtype) && c.operation == Operation::prefill);
   if (columns % step == 0 || columns * element_bytes(c) % 16 != 0) return "";
   return fmt::format("{} columns are no whole products of {}", columns, step);
 }

@@ -191,7 +191,7 @@ bool check_prefill_meaning(const Config& c, std::string_view schedule,
   }
   check.takes_positive_scale();
   for (const auto& [pointer, value] : {std::pair{"/depth", c.depth}, std::pair{"/ov_depth", *m.ov_depth}}) {
-    const int step = fp8 ? 32 : 16;  // columns of a matrix instruction
+    const int step = product_columns(fp8);
     if (value % step != 0 || value < step || value > 256) {
       break_rule(c, schedule, {pointer},
                  fmt::format("depth is a multiple of {0} between {0} and 256{1}", step, fp8 ? " in FP8" : ""),

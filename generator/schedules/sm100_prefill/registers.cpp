@@ -13,7 +13,7 @@ constexpr RoleRegisters kWindowed{184, 80, 64};    ///< windows of short O, and 
 constexpr RoleRegisters kFewScores{168, 88, 88};   ///< narrow tiles over pages; 16-bit types of sm_103a
 constexpr RoleRegisters kFewest{160, 104, 88};     ///< windows with captured tensors over pages
 constexpr RoleRegisters kProducts{160, 88, 104};   ///< long rows of sm_103a, and captured tensors
-constexpr RoleRegisters kRepairs{152, 120, 88};    ///< the same of long ragged rows, of sm_103a
+constexpr RoleRegisters kRepairs{152, 120, 88};    ///< long ragged rows in windows, of sm_103a
 constexpr RoleRegisters kOneTile{232, 152, 120};   ///< one tile of queries
 static_assert(kUsual.fit() && kEven.fit() && kCorrection.fit() && kWindowed.fit() && kFewScores.fit() &&
               kFewest.fit() && kProducts.fit() && kRepairs.fit() && kOneTile.fit(1));
