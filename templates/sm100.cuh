@@ -160,6 +160,16 @@ __device__ __forceinline__ void tma_gather4(u32 dst, const TensorMap* map, u32 b
       : "memory");
 }
 
+//@ section tma_gather4_pair needs tensor_map
+// As tma_gather4, of one block of a pair: its bytes complete on the first block's barrier at that offset.
+__device__ __forceinline__ void tma_gather4_pair(u32 dst, const TensorMap* map, u32 bar, int column, int4 rows, u64 policy) {
+  asm volatile(
+      "cp.async.bulk.tensor.2d.shared::cluster.global.tile::gather4.mbarrier::complete_tx::bytes.cta_group::2.L2::cache_hint "
+      "[%0], [%1, {%3, %4, %5, %6, %7}], [%2], %8;" ::"r"(dst),
+      "l"(map), "r"(bar & 0xfeffffffu), "r"(column), "r"(rows.x), "r"(rows.y), "r"(rows.z), "r"(rows.w), "l"(policy)
+      : "memory");
+}
+
 //@ section cancelled_block needs types
 // What cancel_block was answered: the block (the first of a cluster), or -1 where none was left. The next answer may be
 // written afterwards.

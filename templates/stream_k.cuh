@@ -145,8 +145,8 @@ __device__ __forceinline__ Range first_range(const Problem& problem) {
   Range range;
   range.m_blocks = packed_blocks(problem);
   range.slots = problem.heads_kv * range.m_blocks / problem.team_heads;
-  range.teams = grid_blocks() / problem.team_heads;
-  range.cell = block_id() / problem.team_heads;
+  range.teams = ${blocks} / problem.team_heads;
+  range.cell = ${block} / problem.team_heads;
   range.first = true;
   range.batch = 0; range.batch_start = 0;
 //@ if split
@@ -191,7 +191,7 @@ __device__ __forceinline__ bool next_segment(const Problem& problem, Range& rang
 //@ end
   const int in_batch = (int)(range.position - range.batch_start);
   const int slot = in_batch / tiles;
-  const int head = slot * problem.team_heads + (int)block_id() % problem.team_heads;
+  const int head = slot * problem.team_heads + (int)${block} % problem.team_heads;
   s.batch = range.batch;
   s.kv_head = head / range.m_blocks;  // packed tiles of one head side by side: they read the same keys
   s.m_block = head % range.m_blocks;
@@ -239,7 +239,7 @@ __device__ __forceinline__ bool next_segment(const Problem& problem, Range& rang
   while (range.position < range.end) {
     s.sequence = sequence_of(problem, range.batch);
     const int in_batch = (int)(range.position - range.batch_start);
-    const int head = in_batch / ${parts} * problem.team_heads + (int)block_id() % problem.team_heads;
+    const int head = in_batch / ${parts} * problem.team_heads + (int)${block} % problem.team_heads;
     s.batch = range.batch;
     s.kv_head = head / range.m_blocks;
     s.m_block = head % range.m_blocks;
@@ -311,8 +311,8 @@ __device__ __forceinline__ Range first_range(const Problem& problem) {
 
 __device__ __forceinline__ bool next_segment(const Problem& problem, Range& range, Segment& s) {
   // every other round backwards: items get shorter, and so no block has the longest of each round
-  const int turn = (int)(range.round % 2 == 0 ? block_id() : grid_blocks() - 1 - block_id());
-  const int number = range.round * (int)grid_blocks() + turn;
+  const int turn = (int)(range.round % 2 == 0 ? ${block} : ${blocks} - 1 - ${block});
+  const int number = range.round * (int)${blocks} + turn;
   if (number >= range.total) return false;
   ++range.round;
 //@ if ragged_q

@@ -1,5 +1,6 @@
 #include "emulator/machine/trace.hpp"
 
+#include <algorithm>
 #include <atomic>
 #include <numeric>
 #include <utility>
@@ -20,7 +21,7 @@ std::atomic<Trace*>& active() {
 }  // namespace
 
 void Trace::note(const Warp& w, const Op& op, TraceEvent::What what, std::uint32_t id, std::uint64_t phase,
-                 std::uint64_t count) {
+                 std::uint64_t count, std::uint64_t again) {
   TraceEvent event;
   event.what = what;
   event.warp = w.index;
@@ -30,6 +31,7 @@ void Trace::note(const Warp& w, const Op& op, TraceEvent::What what, std::uint32
   event.id = id;
   event.phase = phase;
   event.count = count;
+  event.again = again;
   if (TraceWork* const sum = work(w)) event.work = std::exchange(*sum, {});
   add(event);
 }
@@ -37,6 +39,18 @@ void Trace::note(const Warp& w, const Op& op, TraceEvent::What what, std::uint32
 void Trace::add(const TraceEvent& event) {
   const std::lock_guard lock(mutex_);
   if (events_.size() < most_) events_.push_back(event);
+}
+
+std::uint64_t Trace::copied_before(std::uint64_t address, std::uint64_t bytes) {
+  constexpr std::uint64_t kPiece = 64;
+  const std::lock_guard lock(mutex_);
+  std::uint64_t again = 0;
+  for (std::uint64_t at = address; at < address + bytes;) {
+    const std::uint64_t next = std::min((at / kPiece + 1) * kPiece, address + bytes);
+    if (!copied_.insert(at / kPiece).second) again += next - at;
+    at = next;
+  }
+  return again;
 }
 
 TraceWork* Trace::work(const Warp& w) {
@@ -56,13 +70,18 @@ Trace* traced(const Dim3& block) {
 }
 
 void trace(const Warp& w, const Op& op, TraceEvent::What what, std::uint32_t id, std::uint64_t phase,
-           std::uint64_t count) {
+           std::uint64_t count, std::uint64_t again) {
   Trace* const trace = traced(w.block->id);
   if (trace == nullptr) return;
   // The cycle model has the commits of tcgen05 from the pipe, at the end of what they cover.
   const bool for_costs = what >= TraceEvent::What::wgmma;
   if (for_costs != trace->costs() && (for_costs || what == TraceEvent::What::tensor_commit)) return;
-  trace->note(w, op, what, id, phase, count);
+  trace->note(w, op, what, id, phase, count, again);
+}
+
+Trace* traced_costs() {
+  Trace* const trace = active().load(std::memory_order_relaxed);
+  return trace != nullptr && trace->costs() ? trace : nullptr;
 }
 
 TraceWork* traced_work(const Warp& w) {

@@ -5,6 +5,7 @@
 #include <array>
 #include <cstdint>
 #include <mutex>
+#include <unordered_set>
 #include <vector>
 
 namespace kiln::emulator {
@@ -55,6 +56,8 @@ struct TraceEvent {
   std::uint64_t instructions = 0;  ///< that the warp has executed, mma.sync and MFMA counted as 16
   std::uint32_t id = 0;  ///< a barrier's number; of an mbarrier its bytes from the start of shared memory
   std::uint64_t phase = 0, count = 0;
+  std::uint64_t again =
+      0;           ///< of a copy, in a trace with costs: bytes that blocks of the launch had copied before
   TraceWork work;  ///< of the warp since its event before; of a trace with costs
 };
 
@@ -70,8 +73,10 @@ class Trace {
   TraceWork* work(const Warp& w);
 
   void note(const Warp& w, const Op& op, TraceEvent::What what, std::uint32_t id, std::uint64_t phase,
-            std::uint64_t count);
+            std::uint64_t count, std::uint64_t again = 0);
   void add(const TraceEvent& event);
+  /// Whether some block of the launch has copied these `bytes` of global memory before: by their 64 bytes.
+  std::uint64_t copied_before(std::uint64_t address, std::uint64_t bytes);
   const std::vector<TraceEvent>& events() const { return events_; }
 
  private:
@@ -79,7 +84,8 @@ class Trace {
   std::size_t most_;
   std::mutex mutex_;
   std::vector<TraceEvent> events_;
-  std::array<TraceWork, 64> work_{};  ///< by warp
+  std::unordered_set<std::uint64_t> copied_;  ///< pieces of 64 bytes
+  std::array<TraceWork, 64> work_{};          ///< by warp
 };
 
 /// The launches of the process write into `trace` while it is alive; one at a time.
@@ -94,10 +100,13 @@ class TraceScope {
 /// The trace that is being written, when `block` is the first of its launch; else null.
 Trace* traced(const Dim3& block);
 
+/// The trace with costs that is being written, whatever the block: what all blocks copy tells what comes from L2.
+Trace* traced_costs();
+
 /// Where run_warp sums up what a warp executes; null unless it is of the first block and someone wants costs.
 TraceWork* traced_work(const Warp& w);
 /// Writes an event of a warp of the first block, when someone traces.
 void trace(const Warp& w, const Op& op, TraceEvent::What what, std::uint32_t id, std::uint64_t phase = 0,
-           std::uint64_t count = 0);
+           std::uint64_t count = 0, std::uint64_t again = 0);
 
 }  // namespace kiln::emulator

@@ -70,11 +70,12 @@ void check_sparsity(const PipeOp& o, const std::vector<Cta>& ctas) {
       return report(*o.warp, *o.op, o.lane, "bad-metadata", text);
 }
 
-/// A product for the cycle model. Fewer than 128 rows take the time of 128; each operand row has 32 bytes of K.
+/// A product for the cycle model. Fewer than 128 rows take the time of 128, but for those that fold D over the lanes: of
+/// .ws, and of a pair with 64 rows in each CTA. Each operand row has 32 bytes of K.
 void trace_product(const PipeOp& o) {
   const MmaCall& c = o.product;
   const auto n = static_cast<std::uint64_t>(c.i.n), k = static_cast<std::uint64_t>(k_of(c.shape.kind));
-  const std::uint64_t rows = c.shape.ws ? rows_of(c) : kLanes;
+  const std::uint64_t rows = c.shape.ws || c.shape.group == 2 ? rows_of(c) : kLanes;
   const std::uint64_t operand_rows =
       n / static_cast<unsigned>(c.shape.group) + (c.shape.a_in_tensor_memory ? 0 : rows_of(c));
   trace(*o.warp, *o.op, TraceEvent::What::mma, 256 / static_cast<std::uint32_t>(k), 32 * operand_rows,

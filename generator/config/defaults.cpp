@@ -202,6 +202,10 @@ void fill_amd(Config& c) {
 
 void fill_sm100(Config& c) {
   fill(c.swizzle, is_fp8(c.dtype) ? SwizzleMode::b64 : SwizzleMode::b128);
+  if (pairs_latent_rows(c)) {
+    fill(c.pair_cta, true), fill(c.BM, 128), fill(c.BN, 128);
+    return;
+  }
   if (c.operation == Operation::prefill && has_decode_tiles(c)) {
     fill(c.BM, 64);
     return;
@@ -218,8 +222,19 @@ bool has_wide_rows(const Config& c) {
   return c.depth > 256 || c.ov_depth.value_or(c.depth) > 256;
 }
 
+bool pairs_latent_rows(const Config& c) {
+  if (!is_blackwell(c.target)) return false;
+  if (c.schedule) return c.schedule->starts_with("sm100_latent_pair");
+  if (!c.v_from_k.value_or(false)) return false;
+  if (c.pair_cta) return *c.pair_cta;
+  const bool halves = size_of(c.dtype) == 2 && c.kv_dtype.value_or(c.dtype) == c.dtype;
+  // Of up to 64 rows the second block would have none.
+  const bool many = c.operation == Operation::prefill || packed_rows(c, 64) > 64;
+  return halves && many && !c.BM && !c.BN && !c.num_threads;
+}
+
 bool has_decode_tiles(const Config& c) {
-  return c.operation == Operation::decode ||
+  return pairs_latent_rows(c) || c.operation == Operation::decode ||
          (c.schedule ? *c.schedule == "sm100_wide_prefill" : has_wide_rows(c));
 }
 

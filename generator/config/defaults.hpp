@@ -22,6 +22,9 @@ constexpr int product_columns(bool bytes) {
 /// Rows over 256 columns, for which the prefill schedules of NVIDIA targets have no registers or no tensor memory: the wide
 /// prefill schedules'.
 bool has_wide_rows(const Config& config);
+/// Latent rows on Blackwell by pairs of blocks: `v_from_k` with `pair_cta`, unless another schedule is named. By default
+/// those of 16 bits where more than 64 packed query rows are there to share them.
+bool pairs_latent_rows(const Config& config);
 /// Blackwell kernels with tiles of packed rows: decode, and prefill of rows over 256 columns.
 bool has_decode_tiles(const Config& config);
 /// Blackwell prefill whose blocks have one tile of 128 query rows, with one O: by `BM`, or in a pair, whose `BM` counts both.

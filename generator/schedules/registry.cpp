@@ -5,6 +5,7 @@
 #include "generator/schedules/cdna_prefill/schedule.hpp"
 #include "generator/schedules/schedule.hpp"
 #include "generator/schedules/sm100_decode/schedule.hpp"
+#include "generator/schedules/sm100_latent_pair/schedule.hpp"
 #include "generator/schedules/sm100_prefill/schedule.hpp"
 #include "generator/schedules/sm80_decode/schedule.hpp"
 #include "generator/schedules/sm80_prefill/schedule.hpp"
@@ -20,11 +21,17 @@ std::span<const ScheduleEntry> schedules() {
       {"sm90_prefill_pingpong", Target::sm_90a, Operation::prefill, make_sm90_prefill_pingpong},
       {"sm90_wide_prefill", Target::sm_90a, Operation::prefill, make_sm90_wide_prefill},
       {"sm90_decode", Target::sm_90a, Operation::decode, make_sm90_decode},
+      {"sm100_latent_pair_prefill", Target::sm_100a, Operation::prefill, make_sm100_latent_pair,
+       pairs_latent_rows},
       {"sm100_prefill", Target::sm_100a, Operation::prefill, make_sm100_prefill},
       {"sm100_wide_prefill", Target::sm_100a, Operation::prefill, make_sm100_wide_prefill},
+      {"sm100_latent_pair", Target::sm_100a, Operation::decode, make_sm100_latent_pair, pairs_latent_rows},
       {"sm100_decode", Target::sm_100a, Operation::decode, make_sm100_decode},
+      {"sm100_latent_pair_prefill", Target::sm_103a, Operation::prefill, make_sm100_latent_pair,
+       pairs_latent_rows},
       {"sm100_prefill", Target::sm_103a, Operation::prefill, make_sm100_prefill},
       {"sm100_wide_prefill", Target::sm_103a, Operation::prefill, make_sm100_wide_prefill},
+      {"sm100_latent_pair", Target::sm_103a, Operation::decode, make_sm100_latent_pair, pairs_latent_rows},
       {"sm100_decode", Target::sm_103a, Operation::decode, make_sm100_decode},
       {"sm80_prefill", Target::sm_80, Operation::prefill, make_sm80_prefill},
       {"sm80_wide_prefill", Target::sm_80, Operation::prefill, make_sm80_wide_prefill},

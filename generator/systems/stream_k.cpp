@@ -66,6 +66,7 @@ Holes StreamK::holes() const {
   out.number("BM", shape_.BM).number("BN", shape_.BN).number("parts", shape_.parts);
   out.number("dynamic_from", kDynamicFrom);
   out.text("members", std::move(lines)).text("wait_for_lengths", wait_for_lengths());
+  out.text("block", block()).text("blocks", of_clusters("grid_blocks()"));
   out.text("uniform", std::string(shape_.uniform)).text("times_parts", times_parts());
   const std::string before = fmt::format("(before + {})", first_row), seqlen_k = "s.sequence.seqlen_k";
   out.text("first_key", mask.first_read(before, seqlen_k, "s.batch", "problem."));
@@ -101,7 +102,8 @@ void StreamK::emit_functions(Writer& w) const {
 
 std::string StreamK::part(int floats, SlotNumber number) const {
   if (fixed()) return fmt::format("workspace + (s.item * {}ll + s.part) * {}", shape_.parts, floats);
-  constexpr const char* cell = "(range.cell * problem.team_heads + (int)block_id() % problem.team_heads)";
+  const std::string cell =
+      fmt::format("(range.cell * problem.team_heads + (int){} % problem.team_heads)", block());
   if (number == SlotNumber::bits_32)
     return fmt::format("workspace + (long long)({} * 2 + s.second_slot) * {}", cell, floats);
   return fmt::format("workspace + ({} * 2ll + s.second_slot) * {}", cell, floats);
@@ -116,9 +118,9 @@ void StreamK::emit_parts(Writer& w, int floats) const {
   }
   w.line("const long long stride = problem.team_heads * 2ll * {};", floats);
   w.line(
-      "const float* const parts = workspace + (split.first_cell * problem.team_heads + (int)block_id() % "
+      "const float* const parts = workspace + (split.first_cell * problem.team_heads + (int){} % "
       "problem.team_heads) * 2ll * {};",
-      floats);
+      block(), floats);
   w.line("const int shift = split.first_second ? {} : 0;  // part 0 may be the second of its block", floats);
 }
 
@@ -142,8 +144,9 @@ void StreamK::emit_loop_close(Writer& w, const StagedPipeline& ring, bool fetche
     w.line("int cell = 0;");
     w.open("if (lane == 0)");
     w.line(
-        "int* const next = item_counters + problem.batch * problem.team_heads * range.slots + block_id() % "
-        "problem.team_heads;");
+        "int* const next = item_counters + problem.batch * problem.team_heads * range.slots + {} % "
+        "problem.team_heads;",
+        block());
     w.line("cell = range.teams + atomicAdd(next, 1);");
     w.line("if (cell == range.cells + range.teams - 1) atomicExch(next, 0);");
     w.close();

@@ -60,6 +60,8 @@ class StreamK {
     /// Emitted function that shows the compiler a value to be the same in all lanes, where it cannot see
     /// that.
     std::string_view uniform = {};
+    /// Blocks that take an item together, a cluster: all of them walk the same segments.
+    int cluster = 1;
   };
   explicit StreamK(const Shape& shape) : shape_(shape) {}
 
@@ -121,6 +123,11 @@ class StreamK {
   bool fixed() const { return !shape_.split && shape_.parts > 1; }
   bool has_pages() const { return operand_form(shape_.kind).table(); }
   std::string times_parts() const;
+  /// Emitted: number of this block among all, or of its cluster.
+  std::string block() const { return of_clusters("block_id()"); }
+  std::string of_clusters(const char* blocks) const {
+    return shape_.cluster == 1 ? blocks : fmt::format("({} / {})", blocks, shape_.cluster);
+  }
   /// Emitted wait before the first length is read; nothing where none is needed.
   std::string wait_for_lengths() const;
   Holes holes() const;  ///< of templates/stream_k.cuh

@@ -5,7 +5,8 @@
 namespace kiln {
 
 std::int64_t most_blocks(const Manifest& manifest, int num_sms) {
-  return std::int64_t{std::max(num_sms, 1)} * std::max(manifest.grid.ctas_per_sm, 1);
+  const std::int64_t blocks = std::int64_t{std::max(num_sms, 1)} * std::max(manifest.grid.ctas_per_sm, 1);
+  return std::max<std::int64_t>(blocks, manifest.cluster[0]);
 }
 
 namespace {
@@ -19,6 +20,11 @@ bool reads_at_most(int megabytes, const Manifest& manifest, const Problem& probl
                                   static_cast<std::int64_t>(size_of(manifest.kv_dtype));
   return problem.num_tiles * problem.kv_tiles * tile_bytes <=
          (std::int64_t{megabytes} << 20) * std::max(num_sms, 1);
+}
+
+/// Blocks of a stream_k kernel that take an item together.
+std::int64_t blocks_of_cluster(const Manifest& manifest) {
+  return std::max(manifest.cluster[0], 1);
 }
 
 /// Parts of 64 rows of a latent cache's output, sm_90a's two warpgroups, which all blocks add up together.
@@ -47,9 +53,13 @@ std::int64_t stream_blocks(const Manifest& manifest, const Problem& problem, int
   return problem.max_blocks > 0 ? std::min(blocks, problem.max_blocks) : blocks;
 }
 
+std::int64_t stream_clusters(const Manifest& manifest, const Problem& problem, int num_sms) {
+  return std::max<std::int64_t>(stream_blocks(manifest, problem, num_sms) / blocks_of_cluster(manifest), 1);
+}
+
 std::int64_t choose_team(const Manifest& manifest, const Problem& problem, int num_sms) {
   if (manifest.grid.kind != GridRule::Kind::stream_k || !manifest.takes("team_heads")) return 1;
-  const std::int64_t blocks = stream_blocks(manifest, problem, num_sms);
+  const std::int64_t blocks = stream_clusters(manifest, problem, num_sms);
   const std::int64_t tiles = problem.heads_kv * std::max<std::int64_t>(problem.num_m_blocks, 1);
   for (std::int64_t team = std::min(tiles, blocks); team > 1; --team) {
     if (tiles % team == 0 && 25 * (blocks % team) <= blocks) return team;
@@ -57,11 +67,11 @@ std::int64_t choose_team(const Manifest& manifest, const Problem& problem, int n
   return 1;
 }
 
-std::int64_t even_blocks(const Manifest& manifest, const Problem& problem, int num_sms) {
+std::int64_t even_clusters(const Manifest& manifest, const Problem& problem, int num_sms) {
   const int most_megabytes = has_large_parts(manifest) ? 16 : 4;  // bench/NOTES.md 107, 118
   constexpr std::int64_t kMostParts = 32;
   constexpr int kMostMegabytesWhole = 16;
-  const std::int64_t blocks = stream_blocks(manifest, problem, num_sms);
+  const std::int64_t blocks = stream_clusters(manifest, problem, num_sms);
   const std::int64_t team = std::max<std::int64_t>(problem.team_heads, 1);
   const std::int64_t teams = blocks / team, items = problem.num_tiles / team;
   constexpr std::int64_t kFewTiles = 4;
@@ -113,7 +123,8 @@ LaunchGeometry make_geometry(const Manifest& manifest, const Problem& problem, i
     geometry.grid = {narrow(problem.num_m_blocks), narrow(problem.heads_q), narrow(problem.batch)};
   } else if (manifest.grid.kind == GridRule::Kind::stream_k) {
     const std::int64_t tiles = problem.num_tiles * problem.kv_tiles;
-    geometry.grid = {narrow(std::min(tiles, even_blocks(manifest, problem, num_sms))), 1, 1};
+    const std::int64_t clusters = std::min(tiles, even_clusters(manifest, problem, num_sms));
+    geometry.grid = {narrow(clusters * blocks_of_cluster(manifest)), 1, 1};
   } else {
     // A work item belongs to a whole cluster; at least one cluster even where the device claims fewer SMs.
     const std::int64_t size = std::max(cluster[0], 1);

@@ -100,7 +100,7 @@ TEST_CASE("sm_103a is sm_100a but for its constants") {
     return out;
   };
   CHECK(names(Target::sm_103a) == names(Target::sm_100a));
-  CHECK(names(Target::sm_103a).size() == 3);
+  CHECK(names(Target::sm_103a).size() == 5);
 }
 
 TEST_CASE(

@@ -12,6 +12,7 @@
 #include <kiln/generator.hpp>
 #include <nlohmann/json.hpp>
 
+#include "generator/config/defaults.hpp"
 #include "generator/config/json_text.hpp"
 
 using namespace kiln;
@@ -57,14 +58,18 @@ void check_ring(const Shipped& s, const std::string& role) {
   const int tiles = static_cast<int>(expected.size()) / chunks;
   int bytes = 0;
   for (const auto& match : expected) bytes += std::stoi(match[1]);
-  // The first block of a pair expects what both load.
-  const int blocks = s.plan.resolved().pair_cta.value_or(false) ? 2 : 1;
+  // The first block of a pair expects what both load; of V in K's rows, which is copied apart, each its own.
+  const bool latent = pairs_latent_rows(s.plan.resolved()), latent_v = latent && role == "v";
+  const int blocks = s.plan.resolved().pair_cta.value_or(false) && !latent_v ? 2 : 1;
   CHECK(bytes == tiles * blocks * pipeline["full_kv_bytes"].get<int>());
   // Rotary columns of a tensor of their own are panels of K's tile, but beside latent columns on sm_90a.
   const bool apart = s.plan.resolved().v_from_k.value_or(false) && s.plan.resolved().target == Target::sm_90a;
   const char* const of = apart ? "" : "(_rope)?";
-  const auto loads = matches(s.text, fmt::format(R"(tma_(?:load|gather4)\w*\(.*&{}{}_map)", role, of));
-  const int rounds = (operand["num_pages"].get<int>() + 31) / 32;
+  const auto loads = matches(s.text, fmt::format(R"(tma_(?:load|gather4)\w*\({}.*&{}{}_map)",
+                                                 latent ? "smem_" + role : "", latent ? "k" : role, of));
+  // What has no pages to look up comes in K's boxes, half of V's rows after the other.
+  const bool halves = latent_v && s.plan.resolved().operand->kind != OperandKind::paged;
+  const int rounds = (operand["num_pages"].get<int>() + 31) / 32 * (halves ? 2 : 1);
   CHECK(static_cast<int>(loads.size()) ==
         tiles * rounds * pipeline["num_panels"].get<int>() / operand["fold_chunks"].get<int>());
   for (const auto& load : loads) {
@@ -86,7 +91,7 @@ int check_rings(const char* target) {
   for (const Shipped& s : shipped_of_16_bits(target)) {
     CAPTURE(*s.plan.resolved().name);
     for (const std::string role : {"k", "v"}) {
-      if (role == "v" && *s.plan.resolved().v_from_k) continue;
+      if (role == "v" && *s.plan.resolved().v_from_k && !pairs_latent_rows(s.plan.resolved())) continue;
       CAPTURE(role);
       check_ring(s, role);
       ++seen;

@@ -150,7 +150,13 @@ TEST_CASE("decode on sm_100a over a latent cache: tiles of 64 keys in one ring, 
   CHECK(resolved(latent({{"depth", 512}, {"ov_depth", 448}}))["num_qk_stages"] == 2);
   CHECK(resolved(latent({{"group", 16}}))["BM"] == 16);
   CHECK(resolved(latent({{"group", 16}, {"queries", 2}}))["BM"] == 32);
-  CHECK(resolved(latent({{"group", 128}, {"queries", 8}}))["BM"] == 64);
+  CHECK(resolved(latent({{"group", 16}, {"queries", 4}}))["BM"] == 64);
+  // From 65 rows on pairs of blocks share them, unless the config says otherwise.
+  CHECK(resolved(latent({{"group", 128}}))["schedule"] == "sm100_latent_pair");
+  CHECK(resolved(latent({{"group", 13}, {"queries", 5}}))["pair_cta"] == true);
+  CHECK(resolved(latent({{"group", 128}, {"queries", 8}, {"pair_cta", false}}))["BM"] == 64);
+  CHECK(resolved(latent({{"group", 128}, {"BM", 64}}))["schedule"] == "sm100_decode");
+  CHECK(resolved(latent({{"group", 128}, {"kv_dtype", "fp8_e4m3"}}))["BM"] == 64);
   CHECK(resolved(latent({{"mask", "custom"}}))["BM"] == 32);
   CHECK(resolved(latent({{"depth", 192}, {"ov_depth", 128}}))["num_kv_stages"] == 4);
 

@@ -1,18 +1,19 @@
 // deepseek_mla_decode_sm100a: emitted by kiln VERSION. Do not edit: change the config and generate again.
 //
-// Config: {"name":"deepseek_mla_decode_sm100a","target":"sm_100a","operation":"decode","dtype":"bf16","kv_dtype":"bf16","out_dtype":"bf16","depth":576,"ov_depth":512,"rope_depth":0,"nope_depth":576,"q_depth":576,"cache_depth":576,"head_dim_offset":0,"v_from_k":true,"operand":{"kind":"paged","page_size":64},"mask":"causal","score_mod":"none","sink":false,"group":128,"lse":true,"scale":0.041666666666666664,"mma_shape":[64,64,16],"BM":64,"BN":64,"BK":192,"num_threads":192,"swizzle":"128B","num_kv_stages":2,"num_qk_stages":3,"schedule":"sm100_decode"}
-// Schedule sm100_decode: 64 packed query rows by 64 keys a tile, 2 stages of K, whose first columns are V.
-// Tensor memory: S' of even tiles 0, of odd tiles 64, O' 128, 512 columns.
-// Shared memory (226964 bytes):
-//         0 ..  147456  k          K stages
-//    147456 ..  221184  q          Q: the packed query rows
-//    221184 ..  224256  rows       bases, factors of O' of each row, of each warp
-//    224256 ..  226304  exchange   maximum of each row, of each warp; of two tiles
-//    226304 ..  226816  table      query and head of each row
-//    226816 ..  226952  mbar       Q, S', P, O'; K and V rings full/empty
-//    226952 ..  226956  flag       arrivals at the item before this block
-//    226956 ..  226960  odd        whether some column of O is not finite
-//    226960 ..  226964  tmem       address of tensor memory
+// Config: {"name":"deepseek_mla_decode_sm100a","target":"sm_100a","operation":"decode","dtype":"bf16","kv_dtype":"bf16","out_dtype":"bf16","depth":576,"ov_depth":512,"rope_depth":0,"nope_depth":576,"q_depth":576,"cache_depth":576,"head_dim_offset":0,"v_from_k":true,"operand":{"kind":"paged","page_size":64},"mask":"causal","score_mod":"none","sink":false,"group":128,"lse":true,"scale":0.041666666666666664,"mma_shape":[128,128,16],"BM":128,"BN":128,"BK":192,"num_threads":192,"swizzle":"128B","num_kv_stages":1,"num_qk_stages":3,"schedule":"sm100_latent_pair","pair_cta":true}
+// Schedule sm100_latent_pair: 64 packed query rows in each of two blocks by 128 keys a tile, 1 stage of K and of V.
+// Tensor memory: S of even tiles 0, of odd tiles 64, O 128, 512 columns.
+// Shared memory (231044 bytes):
+//         0 ..   73728  k          K stages: 64 rows of a tile
+//     73728 ..  139264  v          V stages: half of the columns of a tile
+//    139264 ..  212992  q          Q: this block's packed rows
+//    212992 ..  229376  p          P of these rows
+//    229376 ..  230400  exchange   maximum of each thread's scores; of two tiles
+//    230400 ..  230912  table      query and head of each row
+//    230912 ..  231032  mbar       Q, S, P, O; K and V rings full/empty
+//    231032 ..  231036  flag       arrivals at the item before this block
+//    231036 ..  231040  odd        whether some column of O is not finite
+//    231040 ..  231044  tmem       address of tensor memory
 //
 // Regenerate: kiln generate deepseek_mla_decode_sm100a.json --out .
 // Compile: nvcc -gencode=arch=compute_100a,code=sm_100a -cubin deepseek_mla_decode_sm100a.cu
@@ -124,8 +125,14 @@ __device__ __forceinline__ void mbarrier_arrive_expect_tx(u32 bar, u32 bytes) {
   asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(bar), "r"(bytes) : "memory");
 }
 
-__device__ __forceinline__ void mbarrier_arrive(u32 bar) {
-  asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(bar) : "memory");
+// Arrives on the barrier at the same offset in block `cta` of the cluster. It releases memory that was only read, so
+// block scope is enough; release at cluster scope would cost a full memory barrier per tile.
+__device__ __forceinline__ void mbarrier_arrive_cluster(u32 bar, u32 cta) {
+  asm volatile(
+      "{ .reg .b32 remote; mapa.shared::cluster.u32 remote, %0, %1;\n"
+      "  mbarrier.arrive.shared::cluster.b64 _, [remote]; }" ::"r"(bar),
+      "r"(cta)
+      : "memory");
 }
 
 // Returns once the phase of this parity has completed; a fresh barrier has completed parity 1.
@@ -139,6 +146,15 @@ __device__ __forceinline__ void mbarrier_wait(u32 bar, u32 parity) {
       "r"(parity)
       : "memory");
 }
+
+__device__ __forceinline__ u32 cluster_rank() {
+  u32 rank;
+  asm volatile("mov.u32 %0, %%cluster_ctarank;" : "=r"(rank));
+  return rank;
+}
+
+__device__ __forceinline__ void cluster_arrive() { asm volatile("barrier.cluster.arrive.release.aligned;" ::: "memory"); }
+__device__ __forceinline__ void cluster_wait() { asm volatile("barrier.cluster.wait.acquire.aligned;" ::: "memory"); }
 
 __device__ __forceinline__ void named_barrier_sync(int id, int threads) {
   asm volatile("bar.sync %0, %1;" ::"r"(id), "r"(threads) : "memory");
@@ -185,21 +201,40 @@ __device__ __forceinline__ void copy_async_16(u32 dst, const u16* src) {
 // Returns once this thread's copies are there.
 __device__ __forceinline__ void copy_async_wait() { asm volatile("cp.async.wait_all;" ::: "memory"); }
 
+__device__ __forceinline__ uint4 load_shared_16(u32 at) {
+  uint4 x;
+  asm volatile("ld.shared.v4.u32 {%0, %1, %2, %3}, [%4];" : "=r"(x.x), "=r"(x.y), "=r"(x.z), "=r"(x.w) : "r"(at) : "memory");
+  return x;
+}
+__device__ __forceinline__ float load_shared_float(u32 at) {
+  float x;
+  asm volatile("ld.shared.f32 %0, [%1];" : "=f"(x) : "r"(at) : "memory");
+  return x;
+}
+__device__ __forceinline__ u32 load_shared(u32 at) {
+  u32 x;
+  asm volatile("ld.shared.u32 %0, [%1];" : "=r"(x) : "r"(at) : "memory");
+  return x;
+}
+__device__ __forceinline__ void store_shared_16(u32 at, uint4 x) {
+  asm volatile("st.shared.v4.u32 [%0], {%1, %2, %3, %4};" ::"r"(at), "r"(x.x), "r"(x.y), "r"(x.z), "r"(x.w) : "memory");
+}
+__device__ __forceinline__ void store_shared(u32 at, u32 x) { asm volatile("st.shared.u32 [%0], %1;" ::"r"(at), "r"(x) : "memory"); }
+
 __device__ __forceinline__ void zero_16_bytes(u32 address) {
   asm volatile("st.shared.v4.u32 [%0], {%1, %1, %1, %1};" ::"r"(address), "r"(0) : "memory");
 }
 
-// By one whole warp: `columns` columns of tensor memory, a power of two; their address goes to shared memory. No other
-// block of the processor waits for more after that.
+// The same by a warp of each block of a pair: both have the same columns.
 __device__ __forceinline__ void tmem_alloc(u32 address_at, u32 columns) {
   asm volatile(
-      "tcgen05.alloc.cta_group::1.sync.aligned.shared::cta.b32 [%0], %1;\n"
-      "tcgen05.relinquish_alloc_permit.cta_group::1.sync.aligned;" ::"r"(address_at),
+      "tcgen05.alloc.cta_group::2.sync.aligned.shared::cta.b32 [%0], %1;\n"
+      "tcgen05.relinquish_alloc_permit.cta_group::2.sync.aligned;" ::"r"(address_at),
       "r"(columns)
       : "memory");
 }
 __device__ __forceinline__ void tmem_dealloc(u32 tmem, u32 columns) {
-  asm volatile("tcgen05.dealloc.cta_group::1.sync.aligned.b32 %0, %1;" ::"r"(tmem), "r"(columns) : "memory");
+  asm volatile("tcgen05.dealloc.cta_group::2.sync.aligned.b32 %0, %1;" ::"r"(tmem), "r"(columns) : "memory");
 }
 
 // Around every hand-over between threads: what this thread did in tensor memory before, and does after.
@@ -209,26 +244,77 @@ __device__ __forceinline__ void tcgen05_fence_after() { asm volatile("tcgen05.fe
 // Until this warp's stores to tensor memory have been done.
 __device__ __forceinline__ void tmem_wait_store() { asm volatile("tcgen05.wait::st.sync.aligned;" ::: "memory"); }
 
-// D = A B or D += A B in f32, issued by one thread. `kind` is the instruction descriptor. A and B by their matrix
-// descriptors, or A from tensor memory: row m in lane m, the contraction along the columns.
+// The same by a pair of blocks, issued by one thread of the first: D and A have 128 rows in each block, B's columns of D half
+// in each.
 __device__ __forceinline__ void mma_smem(u32 d, u64 a, u64 b, u32 kind, bool add) {
   asm volatile(
       "{ .reg .pred add; setp.ne.b32 add, %4, 0;\n"
-      "  tcgen05.mma.cta_group::1.kind::f16 [%0], %1, %2, %3, add; }" ::"r"(d),
+      "  tcgen05.mma.cta_group::2.kind::f16 [%0], %1, %2, %3, add; }" ::"r"(d),
       "l"(a), "l"(b), "r"(kind), "r"((u32)add)
       : "memory");
 }
 __device__ __forceinline__ void mma_tmem(u32 d, u32 a, u64 b, u32 kind, bool add) {
   asm volatile(
       "{ .reg .pred add; setp.ne.b32 add, %4, 0;\n"
-      "  tcgen05.mma.cta_group::1.kind::f16 [%0], [%1], %2, %3, add; }" ::"r"(d),
+      "  tcgen05.mma.cta_group::2.kind::f16 [%0], [%1], %2, %3, add; }" ::"r"(d),
       "r"(a), "l"(b), "r"(kind), "r"((u32)add)
       : "memory");
 }
 
-// One arrival on the barrier when every product that this thread issued before has ended.
+// The same on the barrier at that offset of both blocks of a pair.
 __device__ __forceinline__ void tcgen05_commit(u32 bar) {
-  asm volatile("tcgen05.commit.cta_group::1.mbarrier::arrive::one.shared::cluster.b64 [%0];" ::"r"(bar) : "memory");
+  asm volatile(
+      "tcgen05.commit.cta_group::2.mbarrier::arrive::one.shared::cluster.multicast::cluster.b64 [%0], %1;" ::"r"(bar), "h"((u16)3)
+      : "memory");
+}
+
+// As tma_load, of one block of a pair: its bytes complete on the first block's barrier at that offset.
+__device__ __forceinline__ void tma_load_pair(u32 dst, const TensorMap* map, u32 bar, int c0, int c1, int c2, int c3, u64 policy) {
+  asm volatile(
+      "cp.async.bulk.tensor.4d.shared::cluster.global.mbarrier::complete_tx::bytes.cta_group::2.L2::cache_hint "
+      "[%0], [%1, {%3, %4, %5, %6}], [%2], %7;" ::"r"(dst),
+      "l"(map), "r"(bar & 0xfeffffffu), "r"(c0), "r"(c1), "r"(c2), "r"(c3), "l"(policy)
+      : "memory");
+}
+
+__device__ __forceinline__ float max_of_three(float a, float b, float c) {
+  float y;
+  asm("max.f32 %0, %1, %2, %3;" : "=f"(y) : "f"(a), "f"(b), "f"(c));
+  return y;
+}
+
+// Two numbers an instruction: x = x * factor + add, x *= factor, sum += x.
+__device__ __forceinline__ void fma_pair(float& x, float& y, float factor, float add) {
+  asm("{ .reg .b64 v, f, a; mov.b64 v, {%0, %1}; mov.b64 f, {%2, %2}; mov.b64 a, {%3, %3};\n"
+      "  fma.rn.f32x2 v, v, f, a; mov.b64 {%0, %1}, v; }"
+      : "+f"(x), "+f"(y)
+      : "f"(factor), "f"(add));
+}
+__device__ __forceinline__ void scale_pair(float& x, float& y, float factor) {
+  asm("{ .reg .b64 v, f; mov.b64 v, {%0, %1}; mov.b64 f, {%2, %2}; mul.rn.f32x2 v, v, f; mov.b64 {%0, %1}, v; }"
+      : "+f"(x), "+f"(y)
+      : "f"(factor));
+}
+__device__ __forceinline__ void add_pair(float2& sum, float x, float y) {
+  asm("{ .reg .b64 v, s; mov.b64 v, {%2, %3}; mov.b64 s, {%0, %1}; add.rn.f32x2 s, s, v; mov.b64 {%0, %1}, s; }"
+      : "+f"(sum.x), "+f"(sum.y)
+      : "f"(x), "f"(y));
+}
+
+__device__ __forceinline__ void store_shared_float(u32 at, float x) { asm volatile("st.shared.f32 [%0], %1;" ::"r"(at), "f"(x) : "memory");
+    }
+
+// 32 columns of this lane's row, with the wait for them.
+__device__ __forceinline__ void tmem_load_32(float (&x)[32], u32 at) {
+  asm volatile(
+      "tcgen05.ld.sync.aligned.32x32b.x32.b32 {%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, %16, %17, %18, %19, "
+          "%20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31}, [%32];\n"
+      "tcgen05.wait::ld.sync.aligned;" :
+        "=f"(x[0]), "=f"(x[1]), "=f"(x[2]), "=f"(x[3]), "=f"(x[4]), "=f"(x[5]), "=f"(x[6]), "=f"(x[7]),
+        "=f"(x[8]), "=f"(x[9]), "=f"(x[10]), "=f"(x[11]), "=f"(x[12]), "=f"(x[13]), "=f"(x[14]), "=f"(x[15]),
+        "=f"(x[16]), "=f"(x[17]), "=f"(x[18]), "=f"(x[19]), "=f"(x[20]), "=f"(x[21]), "=f"(x[22]), "=f"(x[23]),
+        "=f"(x[24]), "=f"(x[25]), "=f"(x[26]), "=f"(x[27]), "=f"(x[28]), "=f"(x[29]), "=f"(x[30]), "=f"(x[31])
+      : "r"(at) : "memory");
 }
 
 // 64 columns of this lane's row, with the wait for them.
@@ -249,33 +335,15 @@ __device__ __forceinline__ void tmem_load_64(float (&x)[64], u32 at) {
       : "r"(at) : "memory");
 }
 
-// 32 columns of a row: lanes 16 to 31 have the second half, with the wait for them.
-__device__ __forceinline__ void tmem_load_halves_32(float (&x)[32], u32 at) {
+// 32 columns of this lane's row.
+__device__ __forceinline__ void tmem_store_floats_32(u32 at, const float (&x)[32]) {
   asm volatile(
-      "tcgen05.ld.sync.aligned.16x32bx2.x32.b32 {%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, %16, %17, %18, %19, "
-          "%20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31}, [%32], 32;\n"
-      "tcgen05.wait::ld.sync.aligned;" :
-        "=f"(x[0]), "=f"(x[1]), "=f"(x[2]), "=f"(x[3]), "=f"(x[4]), "=f"(x[5]), "=f"(x[6]), "=f"(x[7]),
-        "=f"(x[8]), "=f"(x[9]), "=f"(x[10]), "=f"(x[11]), "=f"(x[12]), "=f"(x[13]), "=f"(x[14]), "=f"(x[15]),
-        "=f"(x[16]), "=f"(x[17]), "=f"(x[18]), "=f"(x[19]), "=f"(x[20]), "=f"(x[21]), "=f"(x[22]), "=f"(x[23]),
-        "=f"(x[24]), "=f"(x[25]), "=f"(x[26]), "=f"(x[27]), "=f"(x[28]), "=f"(x[29]), "=f"(x[30]), "=f"(x[31])
-      : "r"(at) : "memory");
-}
-
-// 64 columns of this lane's row.
-__device__ __forceinline__ void tmem_store_floats_64(u32 at, const float (&x)[64]) {
-  asm volatile(
-      "tcgen05.st.sync.aligned.32x32b.x64.b32 [%0], {%1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, %16, %17, %18, %19, "
-          "%20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, %32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, "
-          "%45, %46, %47, %48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63, %64};" ::"r"(at),
+      "tcgen05.st.sync.aligned.32x32b.x32.b32 [%0], {%1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, %16, %17, %18, %19, "
+          "%20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, %32};" ::"r"(at),
         "f"(x[0]), "f"(x[1]), "f"(x[2]), "f"(x[3]), "f"(x[4]), "f"(x[5]), "f"(x[6]), "f"(x[7]),
         "f"(x[8]), "f"(x[9]), "f"(x[10]), "f"(x[11]), "f"(x[12]), "f"(x[13]), "f"(x[14]), "f"(x[15]),
         "f"(x[16]), "f"(x[17]), "f"(x[18]), "f"(x[19]), "f"(x[20]), "f"(x[21]), "f"(x[22]), "f"(x[23]),
-        "f"(x[24]), "f"(x[25]), "f"(x[26]), "f"(x[27]), "f"(x[28]), "f"(x[29]), "f"(x[30]), "f"(x[31]),
-        "f"(x[32]), "f"(x[33]), "f"(x[34]), "f"(x[35]), "f"(x[36]), "f"(x[37]), "f"(x[38]), "f"(x[39]),
-        "f"(x[40]), "f"(x[41]), "f"(x[42]), "f"(x[43]), "f"(x[44]), "f"(x[45]), "f"(x[46]), "f"(x[47]),
-        "f"(x[48]), "f"(x[49]), "f"(x[50]), "f"(x[51]), "f"(x[52]), "f"(x[53]), "f"(x[54]), "f"(x[55]),
-        "f"(x[56]), "f"(x[57]), "f"(x[58]), "f"(x[59]), "f"(x[60]), "f"(x[61]), "f"(x[62]), "f"(x[63])
+        "f"(x[24]), "f"(x[25]), "f"(x[26]), "f"(x[27]), "f"(x[28]), "f"(x[29]), "f"(x[30]), "f"(x[31])
       : "memory");
 }
 
@@ -333,12 +401,12 @@ __device__ __forceinline__ Sequence sequence_of(const Problem& problem, int b) {
   // a length that the operand cannot hold is one it can
   s.k_start = 0; s.seqlen_k = min(max(problem.seqlens_k[b], 0), problem.key_capacity);
   s.first_tile = 0;
-  s.num_tiles = max((s.seqlen_k + 63) / 64 - s.first_tile, 1);
+  s.num_tiles = max((s.seqlen_k + 127) / 128 - s.first_tile, 1);
   return s;
 }
 
 __device__ __forceinline__ int packed_blocks(const Problem& problem) {
-  return (problem.heads_q / problem.heads_kv * problem.seqlen_q + 63) / 64;
+  return (problem.heads_q / problem.heads_kv * problem.seqlen_q + 127) / 128;
 }
 
 // Cells: one a team; they start at floor(cell * total / teams).
@@ -376,8 +444,8 @@ __device__ __forceinline__ Range first_range(const Problem& problem) {
   Range range;
   range.m_blocks = packed_blocks(problem);
   range.slots = problem.heads_kv * range.m_blocks / problem.team_heads;
-  range.teams = grid_blocks() / problem.team_heads;
-  range.cell = block_id() / problem.team_heads;
+  range.teams = (grid_blocks() / 2) / problem.team_heads;
+  range.cell = (block_id() / 2) / problem.team_heads;
   range.first = true;
   range.batch = 0; range.batch_start = 0;
   // 0: the launch before may yet write the lengths; 1: not them; 2: nothing that this one touches
@@ -402,7 +470,7 @@ __device__ __forceinline__ bool next_segment(const Problem& problem, Range& rang
   const int tiles = s.sequence.num_tiles;
   const int in_batch = (int)(range.position - range.batch_start);
   const int slot = in_batch / tiles;
-  const int head = slot * problem.team_heads + (int)block_id() % problem.team_heads;
+  const int head = slot * problem.team_heads + (int)(block_id() / 2) % problem.team_heads;
   s.batch = range.batch;
   s.kv_head = head / range.m_blocks;  // packed tiles of one head side by side: they read the same keys
   s.m_block = head % range.m_blocks;
@@ -438,119 +506,99 @@ __device__ __forceinline__ int page_of(const int* page_table, int page_table_str
   return (unsigned)page < (unsigned)num_pages ? page : -1;
 }
 
-// S' = K Q': 64 keys x 64 packed rows, both K-major. O' += V' P': 128 columns of V x 64 packed rows; V' is
-// contiguous along the columns, P along the keys.
-constexpr u32 kScoresKind = 0x4100490u, kOutputKind = 0x8108490u;
+// S = Q K': 128 packed rows x 128 keys, K K-major. O += P V: the same rows x a block of V's columns, which are contiguous.
+constexpr u32 kScoresKind = 0x8200490u;
+constexpr u32 kOutputKind = 0x8410490u;  // 256 columns
 // Upper words of the matrix descriptors: swizzle, stride between groups of eight rows.
-constexpr u32 kKHigh = 0x40004040u, kQHigh = 0x40004040u, kVHigh = 0x40004040u, kPHigh = 0x40004040u;
+constexpr u32 kQHigh = 0x40004040u, kKHigh = 0x40004040u, kPHigh = 0x40004040u, kVHigh = 0x40004040u;
 
-__device__ __forceinline__ void issue_scores_0(u32 s, u32 k, u32 q) {
-  mma_smem(s, descriptor(k + 0, kKHigh), descriptor(q + 0, kQHigh), kScoresKind, false);
-  mma_smem(s, descriptor(k + 2, kKHigh), descriptor(q + 2, kQHigh), kScoresKind, true);
-  mma_smem(s, descriptor(k + 4, kKHigh), descriptor(q + 4, kQHigh), kScoresKind, true);
-  mma_smem(s, descriptor(k + 6, kKHigh), descriptor(q + 6, kQHigh), kScoresKind, true);
-  mma_smem(s, descriptor(k + 512, kKHigh), descriptor(q + 512, kQHigh), kScoresKind, true);
-  mma_smem(s, descriptor(k + 514, kKHigh), descriptor(q + 514, kQHigh), kScoresKind, true);
-  mma_smem(s, descriptor(k + 516, kKHigh), descriptor(q + 516, kQHigh), kScoresKind, true);
-  mma_smem(s, descriptor(k + 518, kKHigh), descriptor(q + 518, kQHigh), kScoresKind, true);
-  mma_smem(s, descriptor(k + 1024, kKHigh), descriptor(q + 1024, kQHigh), kScoresKind, true);
-  mma_smem(s, descriptor(k + 1026, kKHigh), descriptor(q + 1026, kQHigh), kScoresKind, true);
-  mma_smem(s, descriptor(k + 1028, kKHigh), descriptor(q + 1028, kQHigh), kScoresKind, true);
-  mma_smem(s, descriptor(k + 1030, kKHigh), descriptor(q + 1030, kQHigh), kScoresKind, true);
+__device__ __forceinline__ void issue_scores_0(u32 s, u32 q, u32 k) {
+  mma_smem(s, descriptor(q + 0, kQHigh), descriptor(k + 0, kKHigh), kScoresKind, false);
+  mma_smem(s, descriptor(q + 2, kQHigh), descriptor(k + 2, kKHigh), kScoresKind, true);
+  mma_smem(s, descriptor(q + 4, kQHigh), descriptor(k + 4, kKHigh), kScoresKind, true);
+  mma_smem(s, descriptor(q + 6, kQHigh), descriptor(k + 6, kKHigh), kScoresKind, true);
+  mma_smem(s, descriptor(q + 512, kQHigh), descriptor(k + 512, kKHigh), kScoresKind, true);
+  mma_smem(s, descriptor(q + 514, kQHigh), descriptor(k + 514, kKHigh), kScoresKind, true);
+  mma_smem(s, descriptor(q + 516, kQHigh), descriptor(k + 516, kKHigh), kScoresKind, true);
+  mma_smem(s, descriptor(q + 518, kQHigh), descriptor(k + 518, kKHigh), kScoresKind, true);
+  mma_smem(s, descriptor(q + 1024, kQHigh), descriptor(k + 1024, kKHigh), kScoresKind, true);
+  mma_smem(s, descriptor(q + 1026, kQHigh), descriptor(k + 1026, kKHigh), kScoresKind, true);
+  mma_smem(s, descriptor(q + 1028, kQHigh), descriptor(k + 1028, kKHigh), kScoresKind, true);
+  mma_smem(s, descriptor(q + 1030, kQHigh), descriptor(k + 1030, kKHigh), kScoresKind, true);
 }
-__device__ __forceinline__ void issue_scores_1(u32 s, u32 k, u32 q) {
-  mma_smem(s, descriptor(k + 1536, kKHigh), descriptor(q + 1536, kQHigh), kScoresKind, true);
-  mma_smem(s, descriptor(k + 1538, kKHigh), descriptor(q + 1538, kQHigh), kScoresKind, true);
-  mma_smem(s, descriptor(k + 1540, kKHigh), descriptor(q + 1540, kQHigh), kScoresKind, true);
-  mma_smem(s, descriptor(k + 1542, kKHigh), descriptor(q + 1542, kQHigh), kScoresKind, true);
-  mma_smem(s, descriptor(k + 2048, kKHigh), descriptor(q + 2048, kQHigh), kScoresKind, true);
-  mma_smem(s, descriptor(k + 2050, kKHigh), descriptor(q + 2050, kQHigh), kScoresKind, true);
-  mma_smem(s, descriptor(k + 2052, kKHigh), descriptor(q + 2052, kQHigh), kScoresKind, true);
-  mma_smem(s, descriptor(k + 2054, kKHigh), descriptor(q + 2054, kQHigh), kScoresKind, true);
-  mma_smem(s, descriptor(k + 2560, kKHigh), descriptor(q + 2560, kQHigh), kScoresKind, true);
-  mma_smem(s, descriptor(k + 2562, kKHigh), descriptor(q + 2562, kQHigh), kScoresKind, true);
-  mma_smem(s, descriptor(k + 2564, kKHigh), descriptor(q + 2564, kQHigh), kScoresKind, true);
-  mma_smem(s, descriptor(k + 2566, kKHigh), descriptor(q + 2566, kQHigh), kScoresKind, true);
+__device__ __forceinline__ void issue_scores_1(u32 s, u32 q, u32 k) {
+  mma_smem(s, descriptor(q + 1536, kQHigh), descriptor(k + 1536, kKHigh), kScoresKind, true);
+  mma_smem(s, descriptor(q + 1538, kQHigh), descriptor(k + 1538, kKHigh), kScoresKind, true);
+  mma_smem(s, descriptor(q + 1540, kQHigh), descriptor(k + 1540, kKHigh), kScoresKind, true);
+  mma_smem(s, descriptor(q + 1542, kQHigh), descriptor(k + 1542, kKHigh), kScoresKind, true);
+  mma_smem(s, descriptor(q + 2048, kQHigh), descriptor(k + 2048, kKHigh), kScoresKind, true);
+  mma_smem(s, descriptor(q + 2050, kQHigh), descriptor(k + 2050, kKHigh), kScoresKind, true);
+  mma_smem(s, descriptor(q + 2052, kQHigh), descriptor(k + 2052, kKHigh), kScoresKind, true);
+  mma_smem(s, descriptor(q + 2054, kQHigh), descriptor(k + 2054, kKHigh), kScoresKind, true);
+  mma_smem(s, descriptor(q + 2560, kQHigh), descriptor(k + 2560, kKHigh), kScoresKind, true);
+  mma_smem(s, descriptor(q + 2562, kQHigh), descriptor(k + 2562, kKHigh), kScoresKind, true);
+  mma_smem(s, descriptor(q + 2564, kQHigh), descriptor(k + 2564, kKHigh), kScoresKind, true);
+  mma_smem(s, descriptor(q + 2566, kQHigh), descriptor(k + 2566, kKHigh), kScoresKind, true);
 }
-__device__ __forceinline__ void issue_scores_2(u32 s, u32 k, u32 q) {
-  mma_smem(s, descriptor(k + 3072, kKHigh), descriptor(q + 3072, kQHigh), kScoresKind, true);
-  mma_smem(s, descriptor(k + 3074, kKHigh), descriptor(q + 3074, kQHigh), kScoresKind, true);
-  mma_smem(s, descriptor(k + 3076, kKHigh), descriptor(q + 3076, kQHigh), kScoresKind, true);
-  mma_smem(s, descriptor(k + 3078, kKHigh), descriptor(q + 3078, kQHigh), kScoresKind, true);
-  mma_smem(s, descriptor(k + 3584, kKHigh), descriptor(q + 3584, kQHigh), kScoresKind, true);
-  mma_smem(s, descriptor(k + 3586, kKHigh), descriptor(q + 3586, kQHigh), kScoresKind, true);
-  mma_smem(s, descriptor(k + 3588, kKHigh), descriptor(q + 3588, kQHigh), kScoresKind, true);
-  mma_smem(s, descriptor(k + 3590, kKHigh), descriptor(q + 3590, kQHigh), kScoresKind, true);
-  mma_smem(s, descriptor(k + 4096, kKHigh), descriptor(q + 4096, kQHigh), kScoresKind, true);
-  mma_smem(s, descriptor(k + 4098, kKHigh), descriptor(q + 4098, kQHigh), kScoresKind, true);
-  mma_smem(s, descriptor(k + 4100, kKHigh), descriptor(q + 4100, kQHigh), kScoresKind, true);
-  mma_smem(s, descriptor(k + 4102, kKHigh), descriptor(q + 4102, kQHigh), kScoresKind, true);
+__device__ __forceinline__ void issue_scores_2(u32 s, u32 q, u32 k) {
+  mma_smem(s, descriptor(q + 3072, kQHigh), descriptor(k + 3072, kKHigh), kScoresKind, true);
+  mma_smem(s, descriptor(q + 3074, kQHigh), descriptor(k + 3074, kKHigh), kScoresKind, true);
+  mma_smem(s, descriptor(q + 3076, kQHigh), descriptor(k + 3076, kKHigh), kScoresKind, true);
+  mma_smem(s, descriptor(q + 3078, kQHigh), descriptor(k + 3078, kKHigh), kScoresKind, true);
+  mma_smem(s, descriptor(q + 3584, kQHigh), descriptor(k + 3584, kKHigh), kScoresKind, true);
+  mma_smem(s, descriptor(q + 3586, kQHigh), descriptor(k + 3586, kKHigh), kScoresKind, true);
+  mma_smem(s, descriptor(q + 3588, kQHigh), descriptor(k + 3588, kKHigh), kScoresKind, true);
+  mma_smem(s, descriptor(q + 3590, kQHigh), descriptor(k + 3590, kKHigh), kScoresKind, true);
+  mma_smem(s, descriptor(q + 4096, kQHigh), descriptor(k + 4096, kKHigh), kScoresKind, true);
+  mma_smem(s, descriptor(q + 4098, kQHigh), descriptor(k + 4098, kKHigh), kScoresKind, true);
+  mma_smem(s, descriptor(q + 4100, kQHigh), descriptor(k + 4100, kKHigh), kScoresKind, true);
+  mma_smem(s, descriptor(q + 4102, kQHigh), descriptor(k + 4102, kKHigh), kScoresKind, true);
 }
-// Chunks of the slot come free with the last block that reads them, at barriers from `empty` on; P's with the last of all.
-__device__ __forceinline__ void issue_output(u32 o, u32 v, u32 p, bool add, u32 empty) {
-  mma_smem(o + 0, descriptor(v + 0, kVHigh), descriptor(p + 0, kPHigh), kOutputKind, add);
-  mma_smem(o + 0, descriptor(v + 128, kVHigh), descriptor(p + 2, kPHigh), kOutputKind, true);
-  mma_smem(o + 0, descriptor(v + 256, kVHigh), descriptor(p + 4, kPHigh), kOutputKind, true);
-  mma_smem(o + 0, descriptor(v + 384, kVHigh), descriptor(p + 6, kPHigh), kOutputKind, true);
-  mma_smem(o + 64, descriptor(v + 1024, kVHigh), descriptor(p + 0, kPHigh), kOutputKind, add);
-  mma_smem(o + 64, descriptor(v + 1152, kVHigh), descriptor(p + 2, kPHigh), kOutputKind, true);
-  mma_smem(o + 64, descriptor(v + 1280, kVHigh), descriptor(p + 4, kPHigh), kOutputKind, true);
-  mma_smem(o + 64, descriptor(v + 1408, kVHigh), descriptor(p + 6, kPHigh), kOutputKind, true);
-  tcgen05_commit(empty + 0);
-  mma_smem(o + 128, descriptor(v + 2048, kVHigh), descriptor(p + 0, kPHigh), kOutputKind, add);
-  mma_smem(o + 128, descriptor(v + 2176, kVHigh), descriptor(p + 2, kPHigh), kOutputKind, true);
-  mma_smem(o + 128, descriptor(v + 2304, kVHigh), descriptor(p + 4, kPHigh), kOutputKind, true);
-  mma_smem(o + 128, descriptor(v + 2432, kVHigh), descriptor(p + 6, kPHigh), kOutputKind, true);
-  tcgen05_commit(empty + 8);
-  mma_smem(o + 192, descriptor(v + 3072, kVHigh), descriptor(p + 0, kPHigh), kOutputKind, add);
-  mma_smem(o + 192, descriptor(v + 3200, kVHigh), descriptor(p + 2, kPHigh), kOutputKind, true);
-  mma_smem(o + 192, descriptor(v + 3328, kVHigh), descriptor(p + 4, kPHigh), kOutputKind, true);
-  mma_smem(o + 192, descriptor(v + 3456, kVHigh), descriptor(p + 6, kPHigh), kOutputKind, true);
-  tcgen05_commit(empty + 16);
+__device__ __forceinline__ void issue_output_0(u32 o, u32 p, u32 v, bool add) {
+  mma_smem(o + 0, descriptor(p + 0, kPHigh), descriptor(v + 0, kVHigh), kOutputKind, add);
+  mma_smem(o + 0, descriptor(p + 2, kPHigh), descriptor(v + 128, kVHigh), kOutputKind, true);
+  mma_smem(o + 0, descriptor(p + 4, kPHigh), descriptor(v + 256, kVHigh), kOutputKind, true);
+  mma_smem(o + 0, descriptor(p + 6, kPHigh), descriptor(v + 384, kVHigh), kOutputKind, true);
+  mma_smem(o + 0, descriptor(p + 512, kPHigh), descriptor(v + 512, kVHigh), kOutputKind, true);
+  mma_smem(o + 0, descriptor(p + 514, kPHigh), descriptor(v + 640, kVHigh), kOutputKind, true);
+  mma_smem(o + 0, descriptor(p + 516, kPHigh), descriptor(v + 768, kVHigh), kOutputKind, true);
+  mma_smem(o + 0, descriptor(p + 518, kPHigh), descriptor(v + 896, kVHigh), kOutputKind, true);
+}
+__device__ __forceinline__ void issue_output_1(u32 o, u32 p, u32 v, bool add) {
+  mma_smem(o + 128, descriptor(p + 0, kPHigh), descriptor(v + 2048, kVHigh), kOutputKind, add);
+  mma_smem(o + 128, descriptor(p + 2, kPHigh), descriptor(v + 2176, kVHigh), kOutputKind, true);
+  mma_smem(o + 128, descriptor(p + 4, kPHigh), descriptor(v + 2304, kVHigh), kOutputKind, true);
+  mma_smem(o + 128, descriptor(p + 6, kPHigh), descriptor(v + 2432, kVHigh), kOutputKind, true);
+  mma_smem(o + 128, descriptor(p + 512, kPHigh), descriptor(v + 2560, kVHigh), kOutputKind, true);
+  mma_smem(o + 128, descriptor(p + 514, kPHigh), descriptor(v + 2688, kVHigh), kOutputKind, true);
+  mma_smem(o + 128, descriptor(p + 516, kPHigh), descriptor(v + 2816, kVHigh), kOutputKind, true);
+  mma_smem(o + 128, descriptor(p + 518, kPHigh), descriptor(v + 2944, kVHigh), kOutputKind, true);
+}
+// Two scores to P: 2^(s * factor - shift), added to the row's sums, rounded and packed.
+__device__ __forceinline__ u32 exponentials(float a, float b, float factor, float shift, float2& sum) {
+  fma_pair(a, b, factor, -shift);
+  a = exp2_approx(a), b = exp2_approx(b);
+  add_pair(sum, a, b);
+  return pack_bf16(a, b);
 }
 
-struct Largest {
-  __device__ __forceinline__ float operator()(float a, float b) const { return fmaxf(a, b); }
-};
-struct Sum {
-  __device__ __forceinline__ float operator()(float a, float b) const { return a + b; }
-};
-// Of values of 16 packed rows in every lane, those of a row over the lanes of its half of the warp.
-template <class Op>
-__device__ __forceinline__ float over_lanes(const float* of_rows, int lane, Op op) {
-  float x[16];
+// O of this lane's row times a factor.
+__device__ __forceinline__ void rescale_output(u32 o, float alpha) {
+#pragma unroll 1
+  for (int piece = 0; piece < 8; ++piece) {
+    float x[32];
+    tmem_load_32(x, o + 32 * piece);
 #pragma unroll
-  for (int r = 0; r < 16; ++r) x[r] = of_rows[r];
-  #pragma unroll
-  for (int i = 0; i < 8; ++i) {
-    const float keep = (lane & 8) != 0 ? x[i + 8] : x[i], send = (lane & 8) != 0 ? x[i] : x[i + 8];
-    x[i] = op(keep, __shfl_xor_sync(0xffffffffu, send, 8));
+    for (int i = 0; i < 32; i += 2) scale_pair(x[i], x[i + 1], alpha);
+    tmem_store_floats_32(o + 32 * piece, x);
   }
-  #pragma unroll
-  for (int i = 0; i < 4; ++i) {
-    const float keep = (lane & 4) != 0 ? x[i + 4] : x[i], send = (lane & 4) != 0 ? x[i] : x[i + 4];
-    x[i] = op(keep, __shfl_xor_sync(0xffffffffu, send, 4));
-  }
-  #pragma unroll
-  for (int i = 0; i < 2; ++i) {
-    const float keep = (lane & 2) != 0 ? x[i + 2] : x[i], send = (lane & 2) != 0 ? x[i] : x[i + 2];
-    x[i] = op(keep, __shfl_xor_sync(0xffffffffu, send, 2));
-  }
-  {
-    const float keep = (lane & 1) != 0 ? x[1] : x[0], send = (lane & 1) != 0 ? x[0] : x[1];
-    x[0] = op(keep, __shfl_xor_sync(0xffffffffu, send, 1));
-  }
-  return x[0];
+  tmem_wait_store();
 }
 
-// P of two packed rows, of this thread's key: 16 bits each.
-__device__ __forceinline__ void store_two_rows(u32 first, u32 second, u32 pair) {
-  asm volatile("{ .reg .b16 lo, hi; mov.b32 {lo, hi}, %2; st.shared.b16 [%0], lo; st.shared.b16 [%1], hi; }" ::"r"(first),
-               "r"(second), "r"(pair)
-               : "memory");
-}
+// The column of O that a thread's piece begins with: its lanes have one half of each block of columns.
+__device__ __forceinline__ int first_column(int piece, int half) { return piece / 4 * 256 + half * 128 + 32 * (piece % 4); }
 
-extern "C" __global__ void __launch_bounds__(192, 1)
+extern "C" __global__ void __cluster_dims__(2, 1, 1) __launch_bounds__(192, 1)
 kiln_deepseek_mla_decode_sm100a(const __grid_constant__ TensorMap k_map,
     const u16* q,
     u16* o,
@@ -584,76 +632,68 @@ kiln_deepseek_mla_decode_sm100a(const __grid_constant__ TensorMap k_map,
   #else
   extern __shared__ __align__(1024) unsigned char smem_bytes[];
   const u32 smem = smem_address(smem_bytes);
-  const u32 smem_k = smem, smem_v = smem, smem_q = smem + 147456, smem_p = smem + 65536;
-  // Q is there; S' of every second tile is there (two); P is there, S' was read and O' rescaled; every V' P' has ended.
-  const u32 mbar_q_full = smem + 226816, mbar_s_full = mbar_q_full + 8, mbar_p_full = mbar_q_full + 24, mbar_o_full = mbar_q_full + 32;
-  const u32 mbar_k_full = smem + 226856, mbar_k_empty = smem + 226904;
-  const u32 mbar_v_empty = smem + 226904;
+  const u32 smem_k = smem, smem_v = smem + 73728, smem_q = smem + 139264, smem_p = smem + 212992;
+  // Q of both blocks is there; S of every second tile is there (two); P of both is there, S was read and O rescaled; every
+  // P V has ended. Q and P count at the first block, the products of both arrive at both.
+  const u32 mbar_q_full = smem + 230912, mbar_s_full = mbar_q_full + 8, mbar_p_full = mbar_q_full + 24, mbar_o_full = mbar_q_full + 32;
+  const u32 mbar_k_full = smem + 230952, mbar_k_empty = smem + 230976;
+  const u32 mbar_v_full = smem + 231000, mbar_v_empty = smem + 231016;
   const int warp = __shfl_sync(0xffffffffu, (int)threadIdx.x / 32, 0), lane = threadIdx.x % 32;
+  const int rank = (int)cluster_rank();
   const Problem problem = {cu_seqlens_q, seqlens_k, batch, heads_q, heads_kv, seqlen_q, key_capacity, team_heads, launch_before};
 
-  if (warp == 4) tmem_alloc(smem + 226960, 512);
+  if (warp == 4) tmem_alloc(smem + 231040, 512);
   if (threadIdx.x == 0) {
     prefetch_tensor_map(&k_map);
-    mbarrier_init(mbar_q_full, 4);
+    mbarrier_init(mbar_q_full, 8);
     mbarrier_init(mbar_s_full, 1);
     mbarrier_init(mbar_s_full + 8, 1);
-    mbarrier_init(mbar_p_full, 4);
+    mbarrier_init(mbar_p_full, 8);
     mbarrier_init(mbar_o_full, 1);
     mbarrier_init(mbar_k_full + 0, 1);
     mbarrier_init(mbar_k_full + 8, 1);
     mbarrier_init(mbar_k_full + 16, 1);
-    mbarrier_init(mbar_k_full + 24, 1);
-    mbarrier_init(mbar_k_full + 32, 1);
-    mbarrier_init(mbar_k_full + 40, 1);
     mbarrier_init(mbar_k_empty + 0, 1);
     mbarrier_init(mbar_k_empty + 8, 1);
     mbarrier_init(mbar_k_empty + 16, 1);
-    mbarrier_init(mbar_k_empty + 24, 1);
-    mbarrier_init(mbar_k_empty + 32, 1);
-    mbarrier_init(mbar_k_empty + 40, 1);
+    mbarrier_init(mbar_v_full + 0, rank == 0 ? 2 : 1), mbarrier_init(mbar_v_empty + 0, 1);
+    mbarrier_init(mbar_v_full + 8, rank == 0 ? 2 : 1), mbarrier_init(mbar_v_empty + 8, 1);
     fence_mbarrier_init();
-    *(int*)(smem_bytes + 226956) = 0;
+    *(int*)(smem_bytes + 231036) = 0;
   }
   Range range = first_range(problem);
   tcgen05_fence_before();
-  __syncthreads();
+  cluster_arrive(); cluster_wait();  // of both blocks
   tcgen05_fence_after();
-  const u32 tmem = *(volatile u32*)(smem_bytes + 226960);  // columns: S' of even tiles 0, of odd ones 64, O' 128
+  const u32 tmem = *(volatile u32*)(smem_bytes + 231040);  // columns: S of even tiles 0, of odd ones 64, O 128
 
   if (warp < 4) {
-    // ---- softmax: a key of the tile in two lanes, with its scores of half of the packed rows each
+    // ---- softmax: a packed row in two threads, which have half of a tile's keys each
     if (launch_before != 2) wait_for_launch_before();
     const int group = heads_q / heads_kv;  // query heads of a KV head
     const float factor = scale_log2;  // from scores to log2 units
     const u32 tmem_lanes = tmem + ((u32)warp << 21);  // this warp's 32 rows of tensor memory
-    int* const row_query = (int*)(smem_bytes + 226304);  // of each packed row, in its sequence
+    const int row = threadIdx.x % 64, half = threadIdx.x / 64;
+    int* const row_query = (int*)(smem_bytes + 230400);  // of each packed row, in its sequence
     int* const row_head = row_query + 64;
-    // of each packed row: the four warps' maxima or sums, of even and odd tiles
-    float* const row_exchange = (float*)(smem_bytes + 224256);
-    // a copy for each warp: base of the exponent, what O' is multiplied by, what is subtracted from steep rows before
-    float* const row_base_of = (float*)(smem_bytes + 221184) + warp * 192;
-    float* const row_alpha = row_base_of + 64;
-    float* const row_steep = row_alpha + 64;
-    // this lane keeps the maxima of packed rows from here on, 16 apart, the same in every warp
-    const int first_own = lane + lane / 16 * 16;
-    const int score_row = lane / 16 * 32;  // the first packed row of this lane's scores
+    // what a thread has found of its row, and the row's other thread; of even and odd tiles
+    const u32 own_at = smem + 229376 + 4 * threadIdx.x, other_at = own_at ^ 256;
     // P: row of 64 keys, 128 bytes, swizzled; 16-byte chunk c of row r is at chunk c ^ (r % 8)
-    const u32 p_at = smem_p + score_row * 128 + (lane % 8) * 2, p_chunk = (warp * 2 + lane % 16 / 8) << 4;
-    int* const arrivals_before = (int*)(smem_bytes + 226952);
-    u32 v_stage = 0;  // K's slot of the tile whose V is next
+    const u32 p_at = smem_p + half * 8192 + row * 128, p_swizzle = (row % 8) << 4;
+    int* const arrivals_before = (int*)(smem_bytes + 231032);
+    u32 v_phase = 0;
     u32 s_buffer = 0, s_phase = 0, o_phase = 0;
     Segment s;
   #pragma unroll 1
     while (next_segment(problem, range, s)) {
-      const int rows = min(64, group * s.sequence.seqlen_q - s.m_block * 64);  // packed rows that exist
-      named_barrier_sync(1, 128);  // the item before is finished
+      const int first_row = s.m_block * 128 + rank * 64;                                  // packed, of this block
+      const int rows = max(min(64, group * s.sequence.seqlen_q - first_row), 0);          // of these that exist
+      named_barrier_sync(3, 128);  // the item before is finished
       if (threadIdx.x < 64) {
-        const int packed = s.m_block * 64 + threadIdx.x;
-        row_query[threadIdx.x] = packed / group;
-        row_head[threadIdx.x] = s.kv_head * group + packed % group;
+        row_query[threadIdx.x] = (first_row + (int)threadIdx.x) / group;
+        row_head[threadIdx.x] = s.kv_head * group + (first_row + (int)threadIdx.x) % group;
       }
-      named_barrier_sync(1, 128);
+      named_barrier_sync(3, 128);
       // Q: rows past the last and columns past the depth are zeros
   #pragma unroll 4
       for (int round = 0; round < 36; ++round) {
@@ -668,199 +708,122 @@ kiln_deepseek_mla_decode_sm100a(const __grid_constant__ TensorMap k_map,
       copy_async_wait();
       fence_proxy_async();
       __syncwarp();
-      if (lane == 0) mbarrier_arrive(mbar_q_full);
+      if (lane == 0) mbarrier_arrive_cluster(mbar_q_full, 0);
       // keys before it are hidden from no row by their end
       const int clean_end = min(s.sequence.seqlen_k, (s.sequence.seqlen_k - s.sequence.seqlen_q + row_query[0]) + 1);
-      float row_max[2], row_sum[32];  // of the lane's own rows over all keys; of all rows over this thread's keys
-  #pragma unroll
-      for (int i = 0; i < 2; ++i) row_max[i] = -kInfinity;
-  #pragma unroll
-      for (int r = 0; r < 32; ++r) row_sum[r] = 0.0f;
+      float row_max = -kInfinity, row_sum = 0.0f;  // of the row over all keys; over this thread's keys
   #pragma unroll 1
       for (int n = s.tile_begin; n < s.tile_end; ++n) {
         mbarrier_wait(mbar_s_full + 8 * s_buffer, s_phase);
         tcgen05_fence_after();
-        float s_acc[32];
-        tmem_load_halves_32(s_acc, tmem_lanes + s_buffer * 64);
-        if ((n + 1) * 64 > clean_end) {
+        float s_acc[64];
+        tmem_load_64(s_acc, tmem_lanes + s_buffer * 64);
+        if ((n + 1) * 128 > clean_end) {
           // keys past the row's own position or the end of the sequence do not count
-          const int end_0 = min(s.sequence.seqlen_k, row_query[score_row + 0] + s.sequence.seqlen_k - s.sequence.seqlen_q + 1) - (n * 64)
-              - (16 * warp + lane % 16);
-          const int end_1 = min(s.sequence.seqlen_k, row_query[score_row + 1] + s.sequence.seqlen_k - s.sequence.seqlen_q + 1) - (n * 64)
-              - (16 * warp + lane % 16);
-          const int end_2 = min(s.sequence.seqlen_k, row_query[score_row + 2] + s.sequence.seqlen_k - s.sequence.seqlen_q + 1) - (n * 64)
-              - (16 * warp + lane % 16);
-          const int end_3 = min(s.sequence.seqlen_k, row_query[score_row + 3] + s.sequence.seqlen_k - s.sequence.seqlen_q + 1) - (n * 64)
-              - (16 * warp + lane % 16);
-          const int end_4 = min(s.sequence.seqlen_k, row_query[score_row + 4] + s.sequence.seqlen_k - s.sequence.seqlen_q + 1) - (n * 64)
-              - (16 * warp + lane % 16);
-          const int end_5 = min(s.sequence.seqlen_k, row_query[score_row + 5] + s.sequence.seqlen_k - s.sequence.seqlen_q + 1) - (n * 64)
-              - (16 * warp + lane % 16);
-          const int end_6 = min(s.sequence.seqlen_k, row_query[score_row + 6] + s.sequence.seqlen_k - s.sequence.seqlen_q + 1) - (n * 64)
-              - (16 * warp + lane % 16);
-          const int end_7 = min(s.sequence.seqlen_k, row_query[score_row + 7] + s.sequence.seqlen_k - s.sequence.seqlen_q + 1) - (n * 64)
-              - (16 * warp + lane % 16);
-          const int end_8 = min(s.sequence.seqlen_k, row_query[score_row + 8] + s.sequence.seqlen_k - s.sequence.seqlen_q + 1) - (n * 64)
-              - (16 * warp + lane % 16);
-          const int end_9 = min(s.sequence.seqlen_k, row_query[score_row + 9] + s.sequence.seqlen_k - s.sequence.seqlen_q + 1) - (n * 64)
-              - (16 * warp + lane % 16);
-          const int end_10 = min(s.sequence.seqlen_k, row_query[score_row + 10] + s.sequence.seqlen_k - s.sequence.seqlen_q + 1) - (n * 64)
-              - (16 * warp + lane % 16);
-          const int end_11 = min(s.sequence.seqlen_k, row_query[score_row + 11] + s.sequence.seqlen_k - s.sequence.seqlen_q + 1) - (n * 64)
-              - (16 * warp + lane % 16);
-          const int end_12 = min(s.sequence.seqlen_k, row_query[score_row + 12] + s.sequence.seqlen_k - s.sequence.seqlen_q + 1) - (n * 64)
-              - (16 * warp + lane % 16);
-          const int end_13 = min(s.sequence.seqlen_k, row_query[score_row + 13] + s.sequence.seqlen_k - s.sequence.seqlen_q + 1) - (n * 64)
-              - (16 * warp + lane % 16);
-          const int end_14 = min(s.sequence.seqlen_k, row_query[score_row + 14] + s.sequence.seqlen_k - s.sequence.seqlen_q + 1) - (n * 64)
-              - (16 * warp + lane % 16);
-          const int end_15 = min(s.sequence.seqlen_k, row_query[score_row + 15] + s.sequence.seqlen_k - s.sequence.seqlen_q + 1) - (n * 64)
-              - (16 * warp + lane % 16);
-          const int end_16 = min(s.sequence.seqlen_k, row_query[score_row + 16] + s.sequence.seqlen_k - s.sequence.seqlen_q + 1) - (n * 64)
-              - (16 * warp + lane % 16);
-          const int end_17 = min(s.sequence.seqlen_k, row_query[score_row + 17] + s.sequence.seqlen_k - s.sequence.seqlen_q + 1) - (n * 64)
-              - (16 * warp + lane % 16);
-          const int end_18 = min(s.sequence.seqlen_k, row_query[score_row + 18] + s.sequence.seqlen_k - s.sequence.seqlen_q + 1) - (n * 64)
-              - (16 * warp + lane % 16);
-          const int end_19 = min(s.sequence.seqlen_k, row_query[score_row + 19] + s.sequence.seqlen_k - s.sequence.seqlen_q + 1) - (n * 64)
-              - (16 * warp + lane % 16);
-          const int end_20 = min(s.sequence.seqlen_k, row_query[score_row + 20] + s.sequence.seqlen_k - s.sequence.seqlen_q + 1) - (n * 64)
-              - (16 * warp + lane % 16);
-          const int end_21 = min(s.sequence.seqlen_k, row_query[score_row + 21] + s.sequence.seqlen_k - s.sequence.seqlen_q + 1) - (n * 64)
-              - (16 * warp + lane % 16);
-          const int end_22 = min(s.sequence.seqlen_k, row_query[score_row + 22] + s.sequence.seqlen_k - s.sequence.seqlen_q + 1) - (n * 64)
-              - (16 * warp + lane % 16);
-          const int end_23 = min(s.sequence.seqlen_k, row_query[score_row + 23] + s.sequence.seqlen_k - s.sequence.seqlen_q + 1) - (n * 64)
-              - (16 * warp + lane % 16);
-          const int end_24 = min(s.sequence.seqlen_k, row_query[score_row + 24] + s.sequence.seqlen_k - s.sequence.seqlen_q + 1) - (n * 64)
-              - (16 * warp + lane % 16);
-          const int end_25 = min(s.sequence.seqlen_k, row_query[score_row + 25] + s.sequence.seqlen_k - s.sequence.seqlen_q + 1) - (n * 64)
-              - (16 * warp + lane % 16);
-          const int end_26 = min(s.sequence.seqlen_k, row_query[score_row + 26] + s.sequence.seqlen_k - s.sequence.seqlen_q + 1) - (n * 64)
-              - (16 * warp + lane % 16);
-          const int end_27 = min(s.sequence.seqlen_k, row_query[score_row + 27] + s.sequence.seqlen_k - s.sequence.seqlen_q + 1) - (n * 64)
-              - (16 * warp + lane % 16);
-          const int end_28 = min(s.sequence.seqlen_k, row_query[score_row + 28] + s.sequence.seqlen_k - s.sequence.seqlen_q + 1) - (n * 64)
-              - (16 * warp + lane % 16);
-          const int end_29 = min(s.sequence.seqlen_k, row_query[score_row + 29] + s.sequence.seqlen_k - s.sequence.seqlen_q + 1) - (n * 64)
-              - (16 * warp + lane % 16);
-          const int end_30 = min(s.sequence.seqlen_k, row_query[score_row + 30] + s.sequence.seqlen_k - s.sequence.seqlen_q + 1) - (n * 64)
-              - (16 * warp + lane % 16);
-          const int end_31 = min(s.sequence.seqlen_k, row_query[score_row + 31] + s.sequence.seqlen_k - s.sequence.seqlen_q + 1) - (n * 64)
-              - (16 * warp + lane % 16);
-          if (0 >= end_0) s_acc[0] = -kInfinity; if (0 >= end_1) s_acc[1] = -kInfinity;
-          if (0 >= end_2) s_acc[2] = -kInfinity; if (0 >= end_3) s_acc[3] = -kInfinity;
-          if (0 >= end_4) s_acc[4] = -kInfinity; if (0 >= end_5) s_acc[5] = -kInfinity;
-          if (0 >= end_6) s_acc[6] = -kInfinity; if (0 >= end_7) s_acc[7] = -kInfinity;
-          if (0 >= end_8) s_acc[8] = -kInfinity; if (0 >= end_9) s_acc[9] = -kInfinity;
-          if (0 >= end_10) s_acc[10] = -kInfinity; if (0 >= end_11) s_acc[11] = -kInfinity;
-          if (0 >= end_12) s_acc[12] = -kInfinity; if (0 >= end_13) s_acc[13] = -kInfinity;
-          if (0 >= end_14) s_acc[14] = -kInfinity; if (0 >= end_15) s_acc[15] = -kInfinity;
-          if (0 >= end_16) s_acc[16] = -kInfinity; if (0 >= end_17) s_acc[17] = -kInfinity;
-          if (0 >= end_18) s_acc[18] = -kInfinity; if (0 >= end_19) s_acc[19] = -kInfinity;
-          if (0 >= end_20) s_acc[20] = -kInfinity; if (0 >= end_21) s_acc[21] = -kInfinity;
-          if (0 >= end_22) s_acc[22] = -kInfinity; if (0 >= end_23) s_acc[23] = -kInfinity;
-          if (0 >= end_24) s_acc[24] = -kInfinity; if (0 >= end_25) s_acc[25] = -kInfinity;
-          if (0 >= end_26) s_acc[26] = -kInfinity; if (0 >= end_27) s_acc[27] = -kInfinity;
-          if (0 >= end_28) s_acc[28] = -kInfinity; if (0 >= end_29) s_acc[29] = -kInfinity;
-          if (0 >= end_30) s_acc[30] = -kInfinity; if (0 >= end_31) s_acc[31] = -kInfinity;
+          const int end_0 = min(s.sequence.seqlen_k, row_query[row] + s.sequence.seqlen_k - s.sequence.seqlen_q + 1) - (n * 128)
+              - half * 64;
+          if (0 >= end_0) s_acc[0] = -kInfinity; if (1 >= end_0) s_acc[1] = -kInfinity;
+          if (2 >= end_0) s_acc[2] = -kInfinity; if (3 >= end_0) s_acc[3] = -kInfinity;
+          if (4 >= end_0) s_acc[4] = -kInfinity; if (5 >= end_0) s_acc[5] = -kInfinity;
+          if (6 >= end_0) s_acc[6] = -kInfinity; if (7 >= end_0) s_acc[7] = -kInfinity;
+          if (8 >= end_0) s_acc[8] = -kInfinity; if (9 >= end_0) s_acc[9] = -kInfinity;
+          if (10 >= end_0) s_acc[10] = -kInfinity; if (11 >= end_0) s_acc[11] = -kInfinity;
+          if (12 >= end_0) s_acc[12] = -kInfinity; if (13 >= end_0) s_acc[13] = -kInfinity;
+          if (14 >= end_0) s_acc[14] = -kInfinity; if (15 >= end_0) s_acc[15] = -kInfinity;
+          if (16 >= end_0) s_acc[16] = -kInfinity; if (17 >= end_0) s_acc[17] = -kInfinity;
+          if (18 >= end_0) s_acc[18] = -kInfinity; if (19 >= end_0) s_acc[19] = -kInfinity;
+          if (20 >= end_0) s_acc[20] = -kInfinity; if (21 >= end_0) s_acc[21] = -kInfinity;
+          if (22 >= end_0) s_acc[22] = -kInfinity; if (23 >= end_0) s_acc[23] = -kInfinity;
+          if (24 >= end_0) s_acc[24] = -kInfinity; if (25 >= end_0) s_acc[25] = -kInfinity;
+          if (26 >= end_0) s_acc[26] = -kInfinity; if (27 >= end_0) s_acc[27] = -kInfinity;
+          if (28 >= end_0) s_acc[28] = -kInfinity; if (29 >= end_0) s_acc[29] = -kInfinity;
+          if (30 >= end_0) s_acc[30] = -kInfinity; if (31 >= end_0) s_acc[31] = -kInfinity;
+          if (32 >= end_0) s_acc[32] = -kInfinity; if (33 >= end_0) s_acc[33] = -kInfinity;
+          if (34 >= end_0) s_acc[34] = -kInfinity; if (35 >= end_0) s_acc[35] = -kInfinity;
+          if (36 >= end_0) s_acc[36] = -kInfinity; if (37 >= end_0) s_acc[37] = -kInfinity;
+          if (38 >= end_0) s_acc[38] = -kInfinity; if (39 >= end_0) s_acc[39] = -kInfinity;
+          if (40 >= end_0) s_acc[40] = -kInfinity; if (41 >= end_0) s_acc[41] = -kInfinity;
+          if (42 >= end_0) s_acc[42] = -kInfinity; if (43 >= end_0) s_acc[43] = -kInfinity;
+          if (44 >= end_0) s_acc[44] = -kInfinity; if (45 >= end_0) s_acc[45] = -kInfinity;
+          if (46 >= end_0) s_acc[46] = -kInfinity; if (47 >= end_0) s_acc[47] = -kInfinity;
+          if (48 >= end_0) s_acc[48] = -kInfinity; if (49 >= end_0) s_acc[49] = -kInfinity;
+          if (50 >= end_0) s_acc[50] = -kInfinity; if (51 >= end_0) s_acc[51] = -kInfinity;
+          if (52 >= end_0) s_acc[52] = -kInfinity; if (53 >= end_0) s_acc[53] = -kInfinity;
+          if (54 >= end_0) s_acc[54] = -kInfinity; if (55 >= end_0) s_acc[55] = -kInfinity;
+          if (56 >= end_0) s_acc[56] = -kInfinity; if (57 >= end_0) s_acc[57] = -kInfinity;
+          if (58 >= end_0) s_acc[58] = -kInfinity; if (59 >= end_0) s_acc[59] = -kInfinity;
+          if (60 >= end_0) s_acc[60] = -kInfinity; if (61 >= end_0) s_acc[61] = -kInfinity;
+          if (62 >= end_0) s_acc[62] = -kInfinity; if (63 >= end_0) s_acc[63] = -kInfinity;
         }
-        // the maximum of each row: over the warp, then over the four warps
-        float* const exchange = row_exchange + s_buffer * 256;
+        // the row's largest score: of this thread's keys, then of the other's
+        float max_a = -kInfinity, max_b = -kInfinity, max_c = -kInfinity, max_d = -kInfinity;
+  #pragma unroll
+        for (int i = 0; i < 64; i += 8) {
+          max_a = max_of_three(max_a, s_acc[i], s_acc[i + 1]), max_b = max_of_three(max_b, s_acc[i + 2], s_acc[i + 3]);
+          max_c = max_of_three(max_c, s_acc[i + 4], s_acc[i + 5]), max_d = max_of_three(max_d, s_acc[i + 6], s_acc[i + 7]);
+        }
+        float tile_max = fmaxf(max_of_three(max_a, max_b, max_c), max_d);
+        store_shared_float(own_at + 512 * s_buffer, tile_max);
+        named_barrier_sync(1 + warp % 2, 64);
+        tile_max = fmaxf(tile_max, load_shared_float(other_at + 512 * s_buffer));
         s_phase ^= s_buffer, s_buffer ^= 1;
-  #pragma unroll
-        for (int i = 0; i < 2; ++i) {
-          const float largest = over_lanes(s_acc + 16 * i, lane, Largest());
-          if (true) exchange[warp * 64 + first_own + 16 * i] = largest;
+        // The old maximum stays while it grew by no more than 2^8: P stays in range, and O as it is.
+        float alpha = 1.0f;
+        if ((tile_max - row_max) * factor > 8.0f) {
+          alpha = rescale_factor(row_max, tile_max, factor);
+          row_max = tile_max;
         }
-        named_barrier_sync(1, 128);
-        bool grew = false, steep = false;
+        float shift = row_max == -kInfinity ? 0.0f : row_base(row_max, factor);
+        if (__any_sync(0xffffffffu, is_steep(shift))) {
+          const float steep = is_steep(shift) && row_max != -kInfinity ? row_max : 0.0f;
+          if (is_steep(shift)) shift = 0.0f;
   #pragma unroll
-        for (int i = 0; i < 2; ++i) {
-          const float* const of_row = exchange + first_own + 16 * i;
-          const float tile_max = fmaxf(fmaxf(of_row[0], of_row[64]), fmaxf(of_row[2 * 64], of_row[3 * 64]));
-          // The old maximum stays while it grew by no more than 2^8: P stays in range, and O' as it is.
-          float alpha = 1.0f;
-          if ((tile_max - row_max[i]) * factor > 8.0f) {
-            alpha = rescale_factor(row_max[i], tile_max, factor);
-            row_max[i] = tile_max;
-            grew = true;
-          }
-          float base = row_max[i] == -kInfinity ? 0.0f : row_base(row_max[i], factor), before = 0.0f;
-          if (is_steep(base)) before = row_max[i], base = 0.0f, steep = true;
-          if (true) row_base_of[first_own + 16 * i] = base, row_alpha[first_own + 16 * i] = alpha, row_steep[first_own + 16 * i] = before;
+          for (int i = 0; i < 64; ++i) s_acc[i] -= steep;
         }
-        grew = __any_sync(0xffffffffu, grew), steep = __any_sync(0xffffffffu, steep);
-        __syncwarp();  // every lane sees the rows of the others
-        if (steep) {
+        // P = 2^(S - base)
+        float2 sum_a = make_float2(0.0f, 0.0f), sum_b = make_float2(0.0f, 0.0f);
+        u32 p[32];
   #pragma unroll
-          for (int r = 0; r < 32; ++r) s_acc[r] -= row_steep[score_row + r];
+        for (int i = 0; i < 64; i += 4) {
+          p[i / 2] = exponentials(s_acc[i], s_acc[i + 1], factor, shift, sum_a);
+          p[i / 2 + 1] = exponentials(s_acc[i + 2], s_acc[i + 3], factor, shift, sum_b);
         }
-        if (grew) {
-  #pragma unroll
-          for (int r = 0; r < 32; ++r) row_sum[r] *= row_alpha[score_row + r];
-        }
-        // P = 2^(S' - base)
-  #pragma unroll
-        for (int r = 0; r < 32; ++r) {
-          s_acc[r] = exp2_approx(fmaf(s_acc[r], factor, -row_base_of[score_row + r]));
-          row_sum[r] += s_acc[r];
-        }
+        row_sum = fmaf(row_sum, alpha, (sum_a.x + sum_a.y) + (sum_b.x + sum_b.y));
         if (n > s.tile_begin) {
-          if (grew) {
-            #pragma unroll 1
-            for (int block = 0; block < 4; ++block) {
-              const u32 o_block = tmem_lanes + 128 + block * 64;
-              float x[64];
-              tmem_load_64(x, o_block);
-              #pragma unroll
-              for (int i = 0; i < 64; ++i) x[i] *= row_alpha[0 + i];
-              tmem_store_floats_64(o_block, x);
-            }
-            tmem_wait_store();
-          }
+          // P V of the tile before has ended: P's place is free, and O follows the maxima
+          mbarrier_wait(mbar_o_full, o_phase);
+          o_phase ^= 1;
+          tcgen05_fence_after();
+          if (__any_sync(0xffffffffu, alpha != 1.0f)) rescale_output(tmem_lanes + 128, alpha);
         }
-        const u32 p_of_tile = p_at + v_stage * 73728;  // over columns of K that S' was the last to read
   #pragma unroll
-        for (int r = 0; r < 32; r += 2)
-          store_two_rows(p_of_tile + r * 128 + (p_chunk ^ (r % 8 << 4)), p_of_tile + (r + 1) * 128 + (p_chunk ^ ((r + 1) % 8 << 4)),
-                         pack_bf16(s_acc[r], s_acc[r + 1]));
+        for (int i = 0; i < 8; ++i)
+          store_shared_16(p_at + ((i << 4) ^ p_swizzle), make_uint4(p[4 * i], p[4 * i + 1], p[4 * i + 2], p[4 * i + 3]));
         // rows of V past this sequence belong to others: zero them, since 0 * NaN is NaN
-        const int v_rows = max(s.sequence.seqlen_k - n * 64, 0);
-        if (v_rows < 64) {
-          for (int i = v_rows * 8 + threadIdx.x; i < 64 * 8; i += 128) {
-            zero_16_bytes(smem_v + v_stage * 73728 + 0 + i * 16);
-            zero_16_bytes(smem_v + v_stage * 73728 + 8192 + i * 16);
-            zero_16_bytes(smem_v + v_stage * 73728 + 16384 + i * 16);
-            zero_16_bytes(smem_v + v_stage * 73728 + 24576 + i * 16);
-            zero_16_bytes(smem_v + v_stage * 73728 + 32768 + i * 16);
-            zero_16_bytes(smem_v + v_stage * 73728 + 40960 + i * 16);
-            zero_16_bytes(smem_v + v_stage * 73728 + 49152 + i * 16);
-            zero_16_bytes(smem_v + v_stage * 73728 + 57344 + i * 16);
+        const int v_rows = max(s.sequence.seqlen_k - n * 128, 0);
+        if (v_rows < 128) {
+          mbarrier_wait(mbar_v_full, v_phase);
+          mbarrier_wait(mbar_v_full + 8, v_phase);
+          for (int i = v_rows * 8 + threadIdx.x; i < 1024; i += 128) {
+            zero_16_bytes(smem_v + 0 + i * 16);
+            zero_16_bytes(smem_v + 16384 + i * 16);
+            zero_16_bytes(smem_v + 32768 + i * 16);
+            zero_16_bytes(smem_v + 49152 + i * 16);
           }
         }
-        if (++v_stage == 2) v_stage = 0;
+        v_phase ^= 1;
         fence_proxy_async();
         tcgen05_fence_before();
         __syncwarp();
-        if (lane == 0) mbarrier_arrive(mbar_p_full);
+        if (lane == 0) mbarrier_arrive_cluster(mbar_p_full, 0);
       }
-      // ---- the end of the item, or of this block's part of it: sums of the rows over all keys
-      float* const exchange = row_exchange + s_buffer * 256;  // not the last tile's
-      #pragma unroll
-      for (int i = 0; i < 2; ++i) {
-        const float sum = over_lanes(row_sum + 16 * i, lane, Sum());
-        if (true) exchange[warp * 64 + first_own + 16 * i] = sum;
-      }
+      // ---- the end of the item, or of this pair's part of it: sums of the rows over all keys
+      store_shared_float(own_at + 512 * s_buffer, row_sum);  // not the last tile's
       mbarrier_wait(mbar_o_full, o_phase);
       o_phase ^= 1;
       tcgen05_fence_after();
-      named_barrier_sync(1, 128);
-      #pragma unroll
-      for (int i = 0; i < 2; ++i) {
-        const float* const of_row = exchange + first_own + 16 * i;
-        row_sum[i] = (of_row[0] + of_row[64]) + (of_row[2 * 64] + of_row[3 * 64]);
-      }
+      named_barrier_sync(1 + warp % 2, 64);
+      row_sum += load_shared_float(other_at + 512 * s_buffer);
       // 1 / sum of a finished row (0 where no key was visible), and its LSE
       const auto finish = [&](int row, float maximum, float sum, bool first) {
         const float top = maximum * (factor * 0.693147181f);  // in log2 units a logit near the largest float is none
@@ -875,57 +838,48 @@ kiln_deepseek_mla_decode_sm100a(const __grid_constant__ TensorMap k_map,
       };
       bool odd = false;  // some column of O is not finite
       if (s.whole) {
-        float* const row_inverse = row_alpha;
+        const float inverse = finish(row, row_max, row_sum, half == 0);
+      #pragma unroll 1
+        for (int piece = 0; piece < 8; ++piece) {
+          float x[32];
+          tmem_load_32(x, tmem_lanes + 128 + 32 * piece);
+          const int column = first_column(piece, half);
       #pragma unroll
-        for (int i = 0; i < 2; ++i) {
-          const float inverse = finish(first_own + 16 * i, row_max[i], row_sum[i], warp == 0 && true);
-          if (true) row_inverse[first_own + 16 * i] = inverse;
-        }
-        __syncwarp();
-        #pragma unroll 1
-        for (int block = 0; block < 4; ++block) {
-          const u32 o_block = tmem_lanes + 128 + block * 64;
-          float x[64];
-          tmem_load_64(x, o_block);
-          const int column = block * 128 + 32 * warp + lane, first_row = 0;
-          odd = odd || !(x[0] * 0.0f == 0.0f);
-          #pragma unroll
-          for (int i = 0; i < 64; ++i) {
-            const int row = first_row + i;
-            if (row < rows) output_row(row)[column] = (u16)pack_bf16(x[i] * row_inverse[row], 0.0f);
-          }
+          for (int i = 0; i < 32; i += 4) odd = odd || !(fmaf(x[i], x[i + 1], x[i + 2] * x[i + 3]) * 0.0f == 0.0f);
+      #pragma unroll
+          for (int i = 0; i < 32; i += 8)
+            if (row < rows) *(uint4*)(output_row(row) + column + i) = make_uint4(pack_bf16(x[i] * inverse, x[i + 1] * inverse),
+                pack_bf16(x[i + 2] * inverse, x[i + 3] * inverse), pack_bf16(x[i + 4] * inverse, x[i + 5] * inverse),
+                pack_bf16(x[i + 6] * inverse, x[i + 7] * inverse));
         }
       }
       else {
-        // this block's part: O' not yet divided by the sums, row by row, then (maximum, sum) of each row
-        float* const part = workspace + ((range.cell * problem.team_heads + (int)block_id() % problem.team_heads) * 2ll + s.second_slot)
-            * 32896;
-        #pragma unroll 1
-        for (int block = 0; block < 4; ++block) {
-          const u32 o_block = tmem_lanes + 128 + block * 64;
-          float x[64];
-          tmem_load_64(x, o_block);
-          const int column = block * 128 + 32 * warp + lane, first_row = 0;
-          #pragma unroll
-          for (int i = 0; i < 64; ++i) {
-            const int row = first_row + i;
-            if (row < rows) part[row * 512 + column] = x[i];
-          }
-        }
+        // this block's part: O not yet divided by the sums, row by row, then (maximum, sum) of each row
+        float* const part = workspace + ((range.cell * problem.team_heads + (int)(block_id() / 2) % problem.team_heads) * 2ll
+            + s.second_slot) * 65792 + rank * 32896;
+      #pragma unroll 1
+        for (int piece = 0; piece < 8; ++piece) {
+          float x[32];
+          tmem_load_32(x, tmem_lanes + 128 + 32 * piece);
+          const int column = first_column(piece, half);
       #pragma unroll
-        for (int i = 0; i < 2; ++i)
-          if (warp == 0 && true) *(float2*)(part + 32768 + 2 * (first_own + 16 * i)) = make_float2(row_max[i], row_sum[i]);
-        named_barrier_sync(1, 128);
+          for (int i = 0; i < 32; i += 4)
+            if (row < rows)
+              *(float4*)(part + row * 512 + column + i) = make_float4(x[i], x[i + 1], x[i + 2], x[i + 3]);
+        }
+        if (half == 0) *(float2*)(part + 32768 + 2 * row) = make_float2(row_max, row_sum);
+        named_barrier_sync(3, 128);
         const Split split = split_of(range, s);
-        if (threadIdx.x == 0) *arrivals_before = atomic_add_acq_rel(item_counters + s.item, 1);
-        named_barrier_sync(1, 128);
+        // a counter has 16 bits for each block of the pair
+        if (threadIdx.x == 0) *arrivals_before = atomic_add_acq_rel(item_counters + s.item, 1 << 16 * rank) >> 16 * rank & 0xffff;
+        named_barrier_sync(3, 128);
         if (*arrivals_before == split.parts - 1) {
-          // the last block of the item adds the parts up, in order, and leaves the counter as it was found
-          if (threadIdx.x == 0) item_counters[s.item] = 0;
-          const long long stride = problem.team_heads * 2ll * 32896;
-          const float* const parts = workspace + (split.first_cell * problem.team_heads + (int)block_id() % problem.team_heads) * 2ll
-              * 32896;
-          const int shift = split.first_second ? 32896 : 0;  // part 0 may be the second of its block
+          // the last block of the item adds the parts of its rows up, in order, and leaves the counter as it was found
+          if (threadIdx.x == 0) atomicSub(item_counters + s.item, split.parts << 16 * rank);
+          const long long stride = problem.team_heads * 2ll * 65792;
+          const float* const parts = workspace + (split.first_cell * problem.team_heads + (int)(block_id() / 2) % problem.team_heads) * 2ll
+              * 65792;
+          const int shift = split.first_second ? 65792 : 0;  // part 0 may be the second of its block
       #pragma unroll 1
           for (int i = threadIdx.x; i < rows * 128; i += 128) {
             const int row = i / 128, c = i % 128;
@@ -933,7 +887,7 @@ kiln_deepseek_mla_decode_sm100a(const __grid_constant__ TensorMap k_map,
             float4 out = make_float4(0.0f, 0.0f, 0.0f, 0.0f);
       #pragma unroll 4
             for (int other = 0; other < split.parts; ++other) {
-              const float* const from = parts + other * stride + (other == 0 ? shift : 0);
+              const float* const from = parts + other * stride + (other == 0 ? shift : 0) + rank * 32896;
               const float2 row_part = __ldcg((const float2*)(from + 32768) + row);
               const float4 value = __ldcg((const float4*)(from + row * 512) + c);
               const float top = fmaxf(maximum, row_part.x);
@@ -953,17 +907,17 @@ kiln_deepseek_mla_decode_sm100a(const __grid_constant__ TensorMap k_map,
         }
       }
       if (same(s.sequence.seqlen_q > 1)) {
-        if (any_lane(odd) && lane == 0) *(int*)(smem_bytes + 226956) = 1;
-        named_barrier_sync(1, 128);
-        const int again = *(int*)(smem_bytes + 226956);
+        if (any_lane(odd) && lane == 0) *(int*)(smem_bytes + 231036) = 1;
+        named_barrier_sync(3, 128);
+        const int again = *(int*)(smem_bytes + 231036);
         // V of a key that is hidden from some of these rows and not from others, and is not finite: those rows again.
         if (same(again)) {
-          const int lane_32 = (int)thread_id() & 31, row_begin = same(s.m_block * 64 + min(warp * ((rows + 3) / 4), rows)),
-              row_end = same(s.m_block * 64 + min((warp + 1) * ((rows + 3) / 4), rows));
+          const int lane_32 = (int)thread_id() & 31, row_begin = same(first_row + min(warp * ((rows + 3) / 4), rows)),
+              row_end = same(first_row + min((warp + 1) * ((rows + 3) / 4), rows));
           // the last key past some row's end, and the first one before some row's first, with a V that is not finite
           int highest = -1, lowest = 0x7fffffff;
           {
-            const int row = row_begin, last = same(min((s.sequence.first_tile + s.sequence.num_tiles) * 64, s.sequence.seqlen_k)) - 1;
+            const int row = row_begin, last = same(min((s.sequence.first_tile + s.sequence.num_tiles) * 128, s.sequence.seqlen_k)) - 1;
         #pragma unroll 1
             for (int first = same(max(min(s.sequence.seqlen_k, (row / group + s.sequence.seqlen_k - s.sequence.seqlen_q) + 1), 0));
                 first <= last; first += 32) {
@@ -1044,18 +998,18 @@ kiln_deepseek_mla_decode_sm100a(const __grid_constant__ TensorMap k_map,
           }
         }
         if (same(again)) {
-          named_barrier_sync(1, 128);
-          if (thread_id() == 0) *(int*)(smem_bytes + 226956) = 0;
+          named_barrier_sync(3, 128);
+          if (thread_id() == 0) *(int*)(smem_bytes + 231036) = 0;
         }
       }
     }
-  } else if (warp == 4) {
-    // ---- products: the warp waits, an elected lane issues
+  } else if (warp == 4 && rank == 0) {
+    // ---- products of both blocks: the warp waits, an elected lane issues
     const u32 q_desc = (smem_q >> 4) | 0x10000u, p_desc = (smem_p >> 4) | 0x10000u;
-    const u32 k_desc = (smem_k >> 4) | 0x10000u, v_desc = (smem_v >> 4) | 0x2000000u;
-    u32 k_stage = 0;
+    const u32 k_desc = (smem_k >> 4) | 0x10000u;
+    const u32 v_desc = (smem_v >> 4) | 0x4000000u;
     u32 k_phase = 0;
-    u32 v_stage = 0;  // K's slot of the tile whose V is next
+    u32 v_phase = 0;
     u32 s_buffer = 0, q_phase = 0, p_phase = 0;
     Segment s;
   #pragma unroll 1
@@ -1064,101 +1018,140 @@ kiln_deepseek_mla_decode_sm100a(const __grid_constant__ TensorMap k_map,
       q_phase ^= 1;
   #pragma unroll 1
       for (int n = s.tile_begin; n <= s.tile_end; ++n) {
+        if (n < s.tile_end) {
+          // S(n) = Q K(n)', chunk by chunk as K comes, while softmax has the tile before. Its place was read before P(n - 2)
+          // was there.
+          mbarrier_wait(mbar_k_full, k_phase);
+          if (elect_one()) {
+            issue_scores_0(tmem + s_buffer * 64, q_desc, k_desc);
+            tcgen05_commit(mbar_k_empty);
+          }
+          mbarrier_wait(mbar_k_full + 8, k_phase);
+          if (elect_one()) {
+            issue_scores_1(tmem + s_buffer * 64, q_desc, k_desc);
+            tcgen05_commit(mbar_k_empty + 8);
+          }
+          mbarrier_wait(mbar_k_full + 16, k_phase);
+          if (elect_one()) {
+            issue_scores_2(tmem + s_buffer * 64, q_desc, k_desc);
+            tcgen05_commit(mbar_s_full + 8 * s_buffer);
+            tcgen05_commit(mbar_k_empty + 16);
+          }
+          s_buffer ^= 1;
+          k_phase ^= 1;
+        }
         if (n > s.tile_begin) {
-          // O' += V(n - 1)' P(n - 1)', before S'(n): what it frees is on its way to hold K(n + 1) while softmax has S'(n)
+          // O += P(n - 1) V(n - 1)
           mbarrier_wait(mbar_p_full, p_phase);
           p_phase ^= 1;
           tcgen05_fence_after();
+          const bool add = n - 1 > s.tile_begin;
+          mbarrier_wait(mbar_v_full, v_phase);
           if (elect_one()) {
-            issue_output(tmem + 128, v_desc + v_stage * 4608, p_desc + v_stage * 4608, n - 1 > s.tile_begin, mbar_v_empty + v_stage * 24);
-            if (n == s.tile_end) tcgen05_commit(mbar_o_full);
+            issue_output_0(tmem + 128, p_desc, v_desc, add);
+            tcgen05_commit(mbar_v_empty);
           }
-          if (++v_stage == 2) v_stage = 0;
-        }
-        if (n < s.tile_end) {
-          // S'(n) = K(n) Q', chunk by chunk as K comes. Its commit tells of O', too.
-          mbarrier_wait(mbar_k_full + k_stage * 24, k_phase);
+          mbarrier_wait(mbar_v_full + 8, v_phase);
           if (elect_one()) {
-            issue_scores_0(tmem + s_buffer * 64, k_desc + k_stage * 4608, q_desc);
+            issue_output_1(tmem + 128, p_desc, v_desc, add);
+            tcgen05_commit(mbar_v_empty + 8);
+            tcgen05_commit(mbar_o_full);
           }
-          mbarrier_wait(mbar_k_full + k_stage * 24 + 8, k_phase);
-          if (elect_one()) {
-            issue_scores_1(tmem + s_buffer * 64, k_desc + k_stage * 4608, q_desc);
-          }
-          mbarrier_wait(mbar_k_full + k_stage * 24 + 16, k_phase);
-          if (elect_one()) {
-            issue_scores_2(tmem + s_buffer * 64, k_desc + k_stage * 4608, q_desc);
-            tcgen05_commit(mbar_s_full + 8 * s_buffer);
-          }
-          s_buffer ^= 1;
-          k_phase ^= k_stage; k_stage ^= 1;
+          v_phase ^= 1;
         }
       }
     }
-  } else {
-    // ---- copies of K and V: tiles are read once, so first out of L2
-    if (launch_before != 2) wait_for_launch_before();
-    // not earlier: what the launch after this one is promised counts from here
-    let_next_launch_begin();
-    u32 k_stage = 0;
-    u32 k_phase = 1;
+  } else if (warp == 4) {
+    // ---- the second block's tells the first that its columns of V have come
+    u32 v_phase = 0;
     Segment s;
   #pragma unroll 1
     while (next_segment(problem, range, s)) {
-      int pages, next_pages;  // of 32 tiles, one a lane, and of as many after them
-      {
-        const int key = s.tile_begin * 64 + lane * 64;
-        next_pages = key < s.sequence.seqlen_k ? page_table[(long long)s.batch * page_table_stride + key / 64] : num_pages;
-      }
   #pragma unroll 1
       for (int n = s.tile_begin; n < s.tile_end; ++n) {
-        const int turn = (n - s.tile_begin) % 32;
-        if (turn == 0) {
-          pages = next_pages;
-          const int key = (n + 32) * 64 + lane * 64;
-          next_pages = key < s.sequence.seqlen_k ? page_table[(long long)s.batch * page_table_stride + key / 64] : num_pages;
+        mbarrier_wait(mbar_v_full, v_phase);
+        __syncwarp();  // every lane has seen the phase that the arrival lets end
+        if (lane == 0) mbarrier_arrive_cluster(mbar_v_full, 0);
+        mbarrier_wait(mbar_v_full + 8, v_phase);
+        __syncwarp();  // every lane has seen the phase that the arrival lets end
+        if (lane == 0) mbarrier_arrive_cluster(mbar_v_full + 8, 0);
+        v_phase ^= 1;
+      }
+    }
+  } else {
+    // ---- copies: of a tile K's rows of this block, then of the tile before V's columns. They are read once, so first out of
+    // L2
+    if (launch_before != 2) wait_for_launch_before();
+    // not earlier: what the launch after this one is promised counts from here
+    let_next_launch_begin();
+    u32 k_phase = 1;
+    u32 v_phase = 1;
+    Segment s;
+  #pragma unroll 1
+    while (next_segment(problem, range, s)) {
+  #pragma unroll 1
+      for (int n = s.tile_begin; n <= s.tile_end; ++n) {
+        if (n < s.tile_end) {
+          const int row = (2 * n + rank) * 64;
+          const int page = row < s.sequence.seqlen_k ? page_table[(long long)s.batch * page_table_stride + row / 64] : num_pages;
+          mbarrier_wait(mbar_k_empty, k_phase);
+          __syncwarp();  // no lane looks a turn of the ring later, at the parity of the turn before
+          if (rank == 0 && lane == 0) mbarrier_arrive_expect_tx(mbar_k_full, 49152);
+          if (lane == 0) {
+            tma_load_pair(smem_k + 0, &k_map, mbar_k_full, 0, 0, s.kv_head, page, 0x12F0000000000000ull);
+            tma_load_pair(smem_k + 8192, &k_map, mbar_k_full, 64, 0, s.kv_head, page, 0x12F0000000000000ull);
+            tma_load_pair(smem_k + 16384, &k_map, mbar_k_full, 128, 0, s.kv_head, page, 0x12F0000000000000ull);
+          }
+          mbarrier_wait(mbar_k_empty + 8, k_phase);
+          __syncwarp();  // no lane looks a turn of the ring later, at the parity of the turn before
+          if (rank == 0 && lane == 0) mbarrier_arrive_expect_tx(mbar_k_full + 8, 49152);
+          if (lane == 0) {
+            tma_load_pair(smem_k + 24576, &k_map, mbar_k_full + 8, 192, 0, s.kv_head, page, 0x12F0000000000000ull);
+            tma_load_pair(smem_k + 32768, &k_map, mbar_k_full + 8, 256, 0, s.kv_head, page, 0x12F0000000000000ull);
+            tma_load_pair(smem_k + 40960, &k_map, mbar_k_full + 8, 320, 0, s.kv_head, page, 0x12F0000000000000ull);
+          }
+          mbarrier_wait(mbar_k_empty + 16, k_phase);
+          __syncwarp();  // no lane looks a turn of the ring later, at the parity of the turn before
+          if (rank == 0 && lane == 0) mbarrier_arrive_expect_tx(mbar_k_full + 16, 49152);
+          if (lane == 0) {
+            tma_load_pair(smem_k + 49152, &k_map, mbar_k_full + 16, 384, 0, s.kv_head, page, 0x12F0000000000000ull);
+            tma_load_pair(smem_k + 57344, &k_map, mbar_k_full + 16, 448, 0, s.kv_head, page, 0x12F0000000000000ull);
+            tma_load_pair(smem_k + 65536, &k_map, mbar_k_full + 16, 512, 0, s.kv_head, page, 0x12F0000000000000ull);
+          }
+          k_phase ^= 1;
         }
-        const int page = __shfl_sync(0xffffffffu, pages, turn);
-        mbarrier_wait(mbar_k_empty + k_stage * 24, k_phase);
-        if (lane == 0) mbarrier_arrive_expect_tx(mbar_k_full + k_stage * 24, 24576);
-        if (lane == 0) {
-          tma_load(smem_k + k_stage * 73728 + 0, &k_map, mbar_k_full + k_stage * 24, 0, 0, s.kv_head, page, 0x12F0000000000000ull);
-          tma_load(smem_k + k_stage * 73728 + 8192, &k_map, mbar_k_full + k_stage * 24, 64, 0, s.kv_head, page, 0x12F0000000000000ull);
-          tma_load(smem_k + k_stage * 73728 + 16384, &k_map, mbar_k_full + k_stage * 24, 128, 0, s.kv_head, page, 0x12F0000000000000ull);
+        if (n > s.tile_begin) {
+          const int row = (n - 1) * 128 + lane * 64;
+          const int page = lane < 2 && row < s.sequence.seqlen_k ? page_table[(long long)s.batch * page_table_stride + row / 64]
+              : num_pages;
+          mbarrier_wait(mbar_v_empty, v_phase);
+          __syncwarp();  // no lane looks a turn of the ring later, at the parity of the turn before
+          if (lane == 0) mbarrier_arrive_expect_tx(mbar_v_full, 32768);
+          if (lane < 2) {
+            tma_load(smem_v + 0 + lane * 8192, &k_map, mbar_v_full, 0 + rank * 128, 0, s.kv_head, page, 0x12F0000000000000ull);
+            tma_load(smem_v + 16384 + lane * 8192, &k_map, mbar_v_full, 64 + rank * 128, 0, s.kv_head, page, 0x12F0000000000000ull);
+          }
+          mbarrier_wait(mbar_v_empty + 8, v_phase);
+          __syncwarp();  // no lane looks a turn of the ring later, at the parity of the turn before
+          if (lane == 0) mbarrier_arrive_expect_tx(mbar_v_full + 8, 32768);
+          if (lane < 2) {
+            tma_load(smem_v + 32768 + lane * 8192, &k_map, mbar_v_full + 8, 256 + rank * 128, 0, s.kv_head, page, 0x12F0000000000000ull);
+            tma_load(smem_v + 49152 + lane * 8192, &k_map, mbar_v_full + 8, 320 + rank * 128, 0, s.kv_head, page, 0x12F0000000000000ull);
+          }
+          v_phase ^= 1;
         }
-        mbarrier_wait(mbar_k_empty + k_stage * 24 + 8, k_phase);
-        if (lane == 0) mbarrier_arrive_expect_tx(mbar_k_full + k_stage * 24 + 8, 24576);
-        if (lane == 0) {
-          tma_load(smem_k + k_stage * 73728 + 24576, &k_map, mbar_k_full + k_stage * 24 + 8, 192, 0, s.kv_head, page,
-              0x12F0000000000000ull);
-          tma_load(smem_k + k_stage * 73728 + 32768, &k_map, mbar_k_full + k_stage * 24 + 8, 256, 0, s.kv_head, page,
-              0x12F0000000000000ull);
-          tma_load(smem_k + k_stage * 73728 + 40960, &k_map, mbar_k_full + k_stage * 24 + 8, 320, 0, s.kv_head, page,
-              0x12F0000000000000ull);
-        }
-        mbarrier_wait(mbar_k_empty + k_stage * 24 + 16, k_phase);
-        __syncwarp();  // no lane looks a turn of the ring later, at the parity of the turn before
-        if (lane == 0) mbarrier_arrive_expect_tx(mbar_k_full + k_stage * 24 + 16, 24576);
-        if (lane == 0) {
-          tma_load(smem_k + k_stage * 73728 + 49152, &k_map, mbar_k_full + k_stage * 24 + 16, 384, 0, s.kv_head, page,
-              0x12F0000000000000ull);
-          tma_load(smem_k + k_stage * 73728 + 57344, &k_map, mbar_k_full + k_stage * 24 + 16, 448, 0, s.kv_head, page,
-              0x12F0000000000000ull);
-          tma_load(smem_k + k_stage * 73728 + 65536, &k_map, mbar_k_full + k_stage * 24 + 16, 512, 0, s.kv_head, page,
-              0x12F0000000000000ull);
-        }
-        k_phase ^= k_stage; k_stage ^= 1;
       }
     }
     // who waits for this launch has waited for the one before it, too
     wait_for_launch_before();
   }
-  // Nobody reads tensor memory any more. (Neither warp nor address is kept in a register until here.)
+  // Nobody reads tensor memory any more, or arrives at the other block. (Neither warp nor address is kept in a register until
+  // here.)
   tcgen05_fence_before();
-  __syncthreads();
+  cluster_arrive(); cluster_wait();
   if (threadIdx.x / 32 == 4) {
     tcgen05_fence_after();
-    tmem_dealloc(*(volatile u32*)(smem_bytes + 226960), 512);
+    tmem_dealloc(*(volatile u32*)(smem_bytes + 231040), 512);
   }
 
   #endif

@@ -89,7 +89,7 @@ TEST_CASE("a paged problem's numbers, and the grid over its KV tiles") {
   even.kv_tiles = 32;
   const auto blocks = [&](std::int64_t sequences) {
     even.num_tiles = 8 * sequences;
-    return even_blocks(m, even, 132);
+    return even_clusters(m, even, 132);
   };
   CHECK(blocks(64) == 256);
   CHECK(blocks(16) == 256);
@@ -104,7 +104,7 @@ TEST_CASE("a paged problem's numbers, and the grid over its KV tiles") {
     longer.num_tiles = 8 * sequences, longer.kv_tiles = tiles;
     Manifest sm90 = m;
     sm90.target = "sm_90a", sm90.kv_dtype = kv;
-    return even_blocks(sm90, longer, 132);
+    return even_clusters(sm90, longer, 132);
   };
   CHECK(hopper_blocks(64, 128, DType::bf16) == 256);
   CHECK(hopper_blocks(48, 128, DType::bf16) == 264);
@@ -122,7 +122,7 @@ TEST_CASE("a paged problem's numbers, and the grid over its KV tiles") {
   const auto latent_blocks = [&](std::int64_t items, std::int64_t tiles) {
     Problem one = even;
     one.max_blocks = 0, one.team_heads = 1, one.num_tiles = items, one.kv_tiles = tiles;
-    return even_blocks(latent, one, 132);
+    return even_clusters(latent, one, 132);
   };
   CHECK(latent_blocks(2, 128) == 128);  // 64 parts of 2 tiles, not 66
   CHECK(latent_blocks(2, 64) == 128);   // one tile each

@@ -6,9 +6,11 @@
 #include <cmath>
 #include <functional>
 #include <queue>
+#include <tuple>
 
 #include <kiln/error.hpp>
 
+#include "base/integers.hpp"
 #include "generator/config/quantization.hpp"
 #include "generator/operands/operand_form.hpp"
 #include "workbench/verify/runner.hpp"
@@ -19,6 +21,12 @@ namespace {
 constexpr std::size_t kEvents = 4'000'000;
 constexpr int kFewTiles = 6, kManyTiles = 18, kFewItems = 2, kManyItems = 4;
 
+/// Heads of a decode run: query heads, KV heads.
+std::pair<int, int> heads_of(const CycleRuns& runs) {
+  const int kv = runs.resolved.kv_num_heads.value_or(1);
+  const int q = runs.resolved.num_q_heads.value_or(runs.resolved.group.value_or(std::min(runs.rows, 8)));
+  return {q, kv};
+}
 /// Items of one block with the same number of tiles: prefill's are heads, decode's are sequences.
 ProblemShape shape_of(const CycleRuns& runs, const Manifest& manifest, int items, int tiles) {
   ProblemShape shape;
@@ -32,8 +40,7 @@ ProblemShape shape_of(const CycleRuns& runs, const Manifest& manifest, int items
     shape.lengths_k = {keys};
     return shape;
   }
-  shape.heads_kv = runs.resolved.kv_num_heads.value_or(1);
-  shape.heads_q = runs.resolved.num_q_heads.value_or(runs.resolved.group.value_or(std::min(runs.rows, 8)));
+  std::tie(shape.heads_q, shape.heads_kv) = heads_of(runs);
   shape.lengths_q.assign(static_cast<std::size_t>(items), 1);
   shape.lengths_k.assign(static_cast<std::size_t>(items), keys);
   return shape;
@@ -72,6 +79,7 @@ double row_bytes(const Config& resolved) {
 
 /// Each multiprocessor has its share of the memory's rate, where that is less than what L2 gives.
 CycleMachine reading_memory(CycleMachine machine) {
+  machine.again_bytes = machine.copy_bytes;
   machine.copy_bytes =
       std::min(machine.copy_bytes, machine.memory_gbps / (machine.multiprocessors * machine.ghz));
   return machine;
@@ -115,22 +123,24 @@ CycleModel model_cycles(const CycleRuns& runs, const CycleMachine& given) {
   const CycleMachine machine = decode ? reading_memory(given) : given;
   const auto replay = [&](const auto& trace) { return replay_cycles(*trace, machine, runs.resident); };
   const CycleReplay few = replay(runs.few), long_items = replay(runs.long_items), many = replay(runs.many);
-  if (decode) m.tile_bytes = runs.keys * row_bytes(runs.resolved);
-  // Decode cuts the tiles of all items into equal ranges, one a block: how many it had follows from what it copied.
+  m.cluster = runs.cluster;
+  // Of decode each item of the runs is a sequence, with as many tiles of rows as its heads need; those of a KV head read
+  // the same bytes.
+  const auto [heads_q, heads_kv] = heads_of(runs);
+  const double of_head = ceil_div(heads_q / heads_kv, runs.rows);
+  const double row_tiles = decode ? heads_kv * of_head : 1;
+  if (decode) m.tile_bytes = runs.keys * row_bytes(runs.resolved) / (runs.cluster * of_head);
+  const double tiles = kFewItems * (kManyTiles - kFewTiles) * row_tiles * runs.resident;
+  const double more_items = (kManyItems - kFewItems) * row_tiles * runs.resident;
   constexpr auto kCopy = static_cast<std::size_t>(CycleResource::copy);
-  const auto tiles_since_few = [&](const CycleReplay& r, int whole) {
-    return decode ? (r.busy[kCopy] - few.busy[kCopy]) * machine.copy_bytes / m.tile_bytes
-                  : static_cast<double>(whole * runs.resident);
-  };
-  const double tiles = tiles_since_few(long_items, kFewItems * (kManyTiles - kFewTiles));
-  const double more_items = tiles_since_few(many, (kManyItems - kFewItems) * kFewTiles) / kFewTiles;
-  if (tiles <= 0 || more_items <= 0)
+  const double grown = (long_items.busy[kCopy] - few.busy[kCopy]) * machine.copy_bytes;
+  if (decode && grown < tiles / 2 * m.tile_bytes)
     throw Error(
         ErrorCode::bad_input,
         "the cycle model needs tiles that grow with the keys: a window or a chunk reads no more of them");
   m.tile = (long_items.clocks - few.clocks) / tiles;
   m.item = (many.clocks - few.clocks) / more_items - kFewTiles * m.tile;
-  m.start = few.clocks - kFewItems * runs.resident * (m.item + kFewTiles * m.tile);
+  m.start = few.clocks - kFewItems * row_tiles * runs.resident * (m.item + kFewTiles * m.tile);
   if (!decode) m.item += machine.item_latency;
   for (std::size_t r = 0; r < m.busy.size(); ++r) m.busy[r] = (long_items.busy[r] - few.busy[r]) / tiles;
   const auto* const most = std::max_element(m.busy.begin(), m.busy.end());
@@ -166,7 +176,9 @@ double decode_clocks(const CycleModel& model, const ProblemShape& shape) {
   const double group = static_cast<double>(shape.heads_q) / static_cast<double>(shape.heads_kv);
   double tiles = 0, items = 0;
   for (std::size_t i = 0; i < shape.lengths_q.size(); ++i) {
-    const double row_tiles = std::ceil(group * static_cast<double>(shape.lengths_q[i]) / model.rows);
+    const double rows = model.rows * model.cluster;
+    const double row_tiles =
+        std::ceil(group * static_cast<double>(shape.lengths_q[i]) / rows) * model.cluster;
     const double heads = static_cast<double>(shape.heads_kv) * row_tiles;
     tiles += heads * std::ceil(static_cast<double>(shape.lengths_k[i]) / model.keys);
     items += heads;

@@ -17,6 +17,7 @@ namespace kiln {
 struct CycleModel {
   const CycleMachine* machine = nullptr;
   int rows = 0, keys = 0;  ///< queries of a block's item, keys of a tile
+  int cluster = 1;         ///< blocks that share an item's rows, and the bytes of its tiles
   double start = 0, item = 0, tile = 0;
   CycleCounts busy{};     ///< clocks of each resource for one tile
   CycleResource bound{};  ///< the one with the most

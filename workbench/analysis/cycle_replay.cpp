@@ -122,6 +122,14 @@ class Replay {
     return calendars_[index_of(r)][partition].take(from, clocks);
   }
 
+  /// The end of a copy: from memory what the launch has not copied before, all of it by way of L2.
+  double copy(const TraceEvent& e, double from) {
+    const double all = static_cast<double>(e.count), again = static_cast<double>(e.again);
+    if (machine_.again_bytes == 0) return take(CycleResource::copy, 0, from, all / machine_.copy_bytes);
+    const double end = take(CycleResource::copy, 0, from, (all - again) / machine_.copy_bytes);
+    return std::max(end, from_l2_.take(from, all / machine_.again_bytes));
+  }
+
   /// One step of an agent; false: it waits, and somebody else will bring it back.
   bool step(std::size_t index) {
     Agent& a = agents_[index];
@@ -201,8 +209,7 @@ class Replay {
       case What::bar_wait:
         return wait(a, index, key);
       case What::copy:
-        arrive(key, take(CycleResource::copy, 0, a.time, static_cast<double>(e.count) / machine_.copy_bytes) +
-                        machine_.copy_latency);
+        arrive(key, copy(e, a.time) + machine_.copy_latency);
         take(CycleResource::shared, 0, a.time, static_cast<double>(e.count) / machine_.shared_bytes);
         break;
       case What::wgmma:
@@ -234,6 +241,7 @@ class Replay {
   using Ready = std::pair<double, std::size_t>;
   std::priority_queue<Ready, std::vector<Ready>, std::greater<>> ready_;
   Calendar calendars_[static_cast<std::size_t>(CycleResource::count)][kPartitions];
+  Calendar from_l2_;               ///< the way of all copies, where `copy` is that of those from memory
   double pipe_[kPartitions] = {};  ///< when each pipe of products has done what it was given
 };
 

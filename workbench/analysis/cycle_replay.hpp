@@ -21,7 +21,8 @@ struct CycleMachine {
   double shared_bytes = 0;            ///< a clock
   double tensor_memory_bytes = 0;     ///< a clock of a sub-partition
   double copy_bytes = 0;              ///< a clock, of copies from L2 to shared memory
-  double memory_gbps = 0;             ///< of the device: what a pure read of its memory reaches
+  double again_bytes = 0;  ///< the same of what the launch has copied before, where others come from memory
+  double memory_gbps = 0;  ///< of the device: what a pure read of its memory reaches
   // Latencies, clocks.
   double copy_latency = 0;    ///< from the issue of a bulk copy to its arrival
   double wait_latency = 0;    ///< from a complete barrier to the waiter's next instruction

@@ -359,12 +359,23 @@ bool find_barrier(Warp& w, const Op& op, BulkCopy& b) {
   return true;
 }
 
+/// Bytes of a load that some block has copied before, where the cycle model asks.
+std::uint64_t copied_before(const BulkCopy& copy) {
+  Trace* const trace = traced_costs();
+  std::uint64_t again = 0;
+  if (trace != nullptr)
+    for (const BoxRun& run : copy.runs)
+      if (!run.oob) again += trace->copied_before(run.global, run.bytes);
+  return again;
+}
+
 /// The copy is under way: complete at once, or some time later.
 void start_copy(Warp& w, const Op& op, BulkCopy copy) {
   Cluster& c = *w.block->cluster;
   copy.issued = ++c.issued;
   if (copy.kind == BulkCopy::Kind::load)
-    trace(w, op, TraceEvent::What::copy, copy.mbarrier - kSharedBase, copy.phase, copy.bytes);
+    trace(w, op, TraceEvent::What::copy, copy.mbarrier - kSharedBase, copy.phase, copy.bytes,
+          copied_before(copy));
   c.bulk.push_back(std::move(copy));
   ++c.progress;
   if (c.policy == Policy::eager) complete_bulk(c, c.bulk.size() - 1);

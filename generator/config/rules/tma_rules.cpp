@@ -117,7 +117,7 @@ std::optional<FA4Config> fa4(const Config& c) {
 }
 
 std::string v24(const Config& c) {
-  if (c.operation == Operation::prefill && has_wide_rows(c) &&
+  if (c.operation == Operation::prefill && has_wide_rows(c) && !pairs_latent_rows(c) &&
       (c.BM.value_or(64) > 64 || c.BN.value_or(64) > 64))
     return "rows of over 256 columns have tiles of up to 64 packed rows, and of 64 keys";
   const auto config = fa4(c);
@@ -133,6 +133,7 @@ std::string v24(const Config& c) {
 /// Two stages of wide rows do not fit; where K and V have rings of their own, one of each will do.
 bool has_single_slots(const Config& c) {
   if (c.target == Target::sm_90a) return c.depth > 256 && !c.v_from_k.value_or(false);
+  if (pairs_latent_rows(c)) return true;
   return is_blackwell(c.target) && has_decode_tiles(c) && element_bytes(c) == 2 && is_wide_for_128_keys(c);
 }
 std::string v25(const Config& c) {
@@ -157,13 +158,13 @@ std::string v26_p(const Config& c) {
                      *c.BN, step);
 }
 std::string v27_shape(const Config& c) {
-  if (!c.pair_cta.value_or(false)) return "";
+  if (!c.pair_cta.value_or(false) || pairs_latent_rows(c)) return "";
   if (c.BM.value_or(256) != 256) return fmt::format("pair_cta wants BM 256, not {}", *c.BM);
   return c.depth > 64 && c.depth <= 256 ? ""
                                         : fmt::format("pair_cta wants 64 < depth <= 256, not {}", c.depth);
 }
 std::string v27_features(const Config& c) {
-  if (!c.pair_cta.value_or(false)) return "";
+  if (!c.pair_cta.value_or(false) || pairs_latent_rows(c)) return "";
   if (c.single_o.value_or(false)) return "pair_cta and single_o exclude each other";
   return c.split_kv.value_or(1) > 1 ? "pair_cta does not split the keys" : "";
 }

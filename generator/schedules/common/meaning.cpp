@@ -7,6 +7,7 @@
 #include "base/integers.hpp"
 #include "generator/config/defaults.hpp"
 #include "generator/config/quantization.hpp"
+#include "generator/config/rope.hpp"
 #include "generator/config/unsupported.hpp"
 
 namespace kiln {
@@ -125,6 +126,21 @@ void MeaningCheck::takes_rope_tensor(int unit, const std::string& units, bool be
        {std::pair{"/rope_depth", *filled_.rope_depth}, std::pair{"/nope_depth", *filled_.nope_depth}})
     takes(columns % unit == 0, pointer, fmt::format("has both parts of a row in {}", units),
           std::to_string(align_up(columns, unit)));
+}
+
+void MeaningCheck::takes_rope_of_spans(bool beside_bytes) const {
+  takes(!has_rope_tail(user_) || beside_bytes, user_.kv_dtype ? "/kv_dtype" : "/rope",
+        "takes a tail of 16-bit columns behind 8-bit ones", "fp8_e4m3, int8");
+  takes(*filled_.rope->dtype == user_.dtype, "/rope/dtype",
+        "multiplies rotary columns as they are: of Q's type", std::string(to_string(user_.dtype)));
+  takes(*filled_.head_dim_offset == 0, "/head_dim_offset", "reads rows with rotary columns from their start",
+        "0");
+  const int nope = k_columns(filled_), spans = std::max(nope / 64 * 64, 64);
+  takes(nope % 64 == 0 && nope > 0, user_.nope_depth ? "/nope_depth" : "/rope_depth",
+        "takes multiples of 64 columns before rotary ones that lie apart",
+        std::to_string(user_.nope_depth ? spans : user_.depth - spans));
+  takes(*filled_.ov_depth <= nope, "/ov_depth", "finds V before the rotary columns",
+        "at most " + std::to_string(nope));
 }
 
 void MeaningCheck::takes_ring_of_strips() const {

@@ -44,6 +44,9 @@ class MeaningCheck {
   void takes_rope_tensor_of_strips() const;
   /// The same in multiples of `unit` columns, which are called `units`; `beside_bytes`: the others may be of 8 bits.
   void takes_rope_tensor(int unit, const std::string& units, bool beside_bytes = false) const;
+  /// Rotary columns that lie apart are multiplied as they are stored, in whole swizzle spans: a tail behind bytes where
+  /// `beside_bytes`, or a tensor of their own. V ends before them.
+  void takes_rope_of_spans(bool beside_bytes) const;
   /// With full_kv false: blocks of one strip, in a ring of their own and no stages of whole tiles.
   void takes_ring_of_strips() const;
   /// Scales of a tensor, a head or a key; one of n elements where that is the whole row, or of a byte.

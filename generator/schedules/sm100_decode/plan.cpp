@@ -83,24 +83,6 @@ void check_latent(const Config& c, const Config& m, const MeaningCheck& check) {
               (c.ov_depth ? "" : "true with ov_depth ") + std::to_string(most));
 }
 
-/// Rotary columns that lie apart are multiplied as they are stored: a tail of rows of bytes, or a tensor of their own.
-void check_rope(const Config& c, const Config& m, const MeaningCheck& check) {
-  const bool tail = has_rope_tail(c);
-  check.takes(!tail || size_of(*m.kv_dtype) == 1, c.kv_dtype ? "/kv_dtype" : "/rope",
-              "takes a tail of 16-bit columns behind 8-bit ones", "fp8_e4m3, int8");
-  check.takes(*m.rope->dtype == c.dtype, "/rope/dtype", "multiplies rotary columns as they are: of Q's type",
-              std::string(to_string(c.dtype)));
-  check.takes(*m.head_dim_offset == 0, "/head_dim_offset", "reads rows with rotary columns from their start",
-              "0");
-  const int nope = k_columns(m);
-  check.takes(
-      nope % 64 == 0 && nope > 0, c.nope_depth ? "/nope_depth" : "/rope_depth",
-      "takes multiples of 64 columns before rotary ones that lie apart",
-      std::to_string(c.nope_depth ? std::max(nope / 64 * 64, 64) : c.depth - std::max(nope / 64 * 64, 64)));
-  check.takes(*m.ov_depth <= nope, "/ov_depth", "finds V before the rotary columns",
-              "at most " + std::to_string(nope));
-}
-
 bool check_meaning(const Config& c, Violations& out) {
   const Config m = with_shared_defaults(c);
   const MeaningCheck check(c, m, name_of(c), out);
@@ -127,7 +109,7 @@ bool check_meaning(const Config& c, Violations& out) {
   }
   if (*m.v_from_k) {
     check_latent(c, m, check);
-    if (c.rope) check_rope(c, m, check);
+    if (c.rope) check.takes_rope_of_spans(size_of(*m.kv_dtype) == 1);
     check.takes_rows_of_depth();
     return check.passed();
   }

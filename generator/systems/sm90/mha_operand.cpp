@@ -163,11 +163,13 @@ std::string MHAOperand::coordinates(const std::string& n, int round) const {
 }
 
 std::string MHAOperand::copy(const std::string& to, const std::string& tensor, const std::string& barrier,
-                             int column, const std::string& n, int round, const char* policy) const {
+                             const std::string& column, const std::string& n, int round, const char* policy,
+                             Counted counted) const {
+  const char* const pair = counted == Counted::by_pair ? "_pair" : "";
   if (gathers())
-    return fmt::format("tma_gather4({}, &{}_map, {}, {}{}_column, {}_rows, {});", to, tensor, barrier,
-                       column > 0 ? fmt::format("{} + ", column) : "", tensor, tensor, policy);
-  return fmt::format("tma_load({}, &{}_map, {}, {}, {}, {});", to, tensor, barrier, column,
+    return fmt::format("tma_gather4{}({}, &{}_map, {}, {}{}_column, {}_rows, {});", pair, to, tensor, barrier,
+                       column == "0" ? "" : column + " + ", tensor, tensor, policy);
+  return fmt::format("tma_load{}({}, &{}_map, {}, {}, {}, {});", pair, to, tensor, barrier, column,
                      coordinates(n, round), policy);
 }
 

@@ -125,14 +125,22 @@ class MHAOperand {
   /// All coordinates of a box of `tensor`, from column `panel` * `panel_columns` on, where a box has `fold` panels.
   std::string box_coordinates(const char* tensor, const std::string& n, int round, int panel,
                               int panel_columns, int fold) const;
+  /// Whose barrier counts the bytes of a copy: this block's, or the first's of a pair (sm_100a).
+  enum class Counted { here, by_pair };
   /// Sections that copy() calls for.
-  void use_copies(Prelude& prelude) const;
+  void use_copies(Prelude& prelude, Counted counted = Counted::here) const;
   /// Before the copies of a tile of `tensor`: the numbers of this lane's rows, where they are gathered. Those of a tail of
   /// K's rows, whose elements are of `tail_bytes`, are K's.
   void emit_rows(Writer& w, const std::string& tensor, int k_bytes = 0, int tail_bytes = 0) const;
   /// The copy of piece lane + 32 * `round` of tile `n`, from `column` on, to shared address `to`.
+  std::string copy(const std::string& to, const std::string& tensor, const std::string& barrier,
+                   const std::string& column, const std::string& n, int round, const char* policy,
+                   Counted counted = Counted::here) const;
   std::string copy(const std::string& to, const std::string& tensor, const std::string& barrier, int column,
-                   const std::string& n, int round, const char* policy) const;
+                   const std::string& n, int round, const char* policy,
+                   Counted counted = Counted::here) const {
+    return copy(to, tensor, barrier, std::to_string(column), n, round, policy, counted);
+  }
   /// Condition under which this lane issues a box, and how many boxes a lane may have.
   std::string issues(int round) const;
   int rounds() const { return (num_pages() + 31) / 32; }

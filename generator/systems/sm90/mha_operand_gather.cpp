@@ -60,8 +60,9 @@ void MHAOperand::emit_gathered_ahead(Writer& w, const std::string& n) const {
   emit_places(w);
 }
 
-void MHAOperand::use_copies(Prelude& prelude) const {
-  prelude.use(gathers() ? "tma_gather4" : "tma_load");
+void MHAOperand::use_copies(Prelude& prelude, Counted counted) const {
+  const std::string copy = gathers() ? "tma_gather4" : "tma_load";
+  prelude.use(counted == Counted::by_pair ? copy + "_pair" : copy);
   if (gathers() && page_size_ > 1) prelude.use("pool_row");
 }
 
