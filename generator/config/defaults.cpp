@@ -230,7 +230,8 @@ bool pairs_latent_rows(const Config& c) {
   const bool halves = size_of(c.dtype) == 2 && c.kv_dtype.value_or(c.dtype) == c.dtype;
   // Of up to 64 rows the second block would have none.
   const bool many = c.operation == Operation::prefill || packed_rows(c, 64) > 64;
-  return halves && many && !c.BM && !c.BN && !c.num_threads;
+  const bool one_tensor = !c.score_mod || c.score_mod->tensors.size() <= 1;
+  return halves && many && one_tensor && !c.BM && !c.BN && !c.num_threads;
 }
 
 bool has_decode_tiles(const Config& c) {

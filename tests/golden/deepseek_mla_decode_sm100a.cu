@@ -1098,7 +1098,7 @@ kiln_deepseek_mla_decode_sm100a(const __grid_constant__ TensorMap k_map,
           __syncwarp();  // no lane looks a turn of the ring later, at the parity of the turn before
           if (rank == 0 && lane == 0) mbarrier_arrive_expect_tx(mbar_k_full, 49152);
           if (lane == 0) {
-            tma_load_pair(smem_k + 0, &k_map, mbar_k_full, 0, 0, s.kv_head, page, 0x12F0000000000000ull);
+            tma_load_pair(smem_k, &k_map, mbar_k_full, 0, 0, s.kv_head, page, 0x12F0000000000000ull);
             tma_load_pair(smem_k + 8192, &k_map, mbar_k_full, 64, 0, s.kv_head, page, 0x12F0000000000000ull);
             tma_load_pair(smem_k + 16384, &k_map, mbar_k_full, 128, 0, s.kv_head, page, 0x12F0000000000000ull);
           }
@@ -1128,15 +1128,15 @@ kiln_deepseek_mla_decode_sm100a(const __grid_constant__ TensorMap k_map,
           __syncwarp();  // no lane looks a turn of the ring later, at the parity of the turn before
           if (lane == 0) mbarrier_arrive_expect_tx(mbar_v_full, 32768);
           if (lane < 2) {
-            tma_load(smem_v + 0 + lane * 8192, &k_map, mbar_v_full, 0 + rank * 128, 0, s.kv_head, page, 0x12F0000000000000ull);
-            tma_load(smem_v + 16384 + lane * 8192, &k_map, mbar_v_full, 64 + rank * 128, 0, s.kv_head, page, 0x12F0000000000000ull);
+            tma_load(smem_v + lane * 8192, &k_map, mbar_v_full, rank * 128, 0, s.kv_head, page, 0x12F0000000000000ull);
+            tma_load(smem_v + 16384 + lane * 8192, &k_map, mbar_v_full, rank * 128 + 64, 0, s.kv_head, page, 0x12F0000000000000ull);
           }
           mbarrier_wait(mbar_v_empty + 8, v_phase);
           __syncwarp();  // no lane looks a turn of the ring later, at the parity of the turn before
           if (lane == 0) mbarrier_arrive_expect_tx(mbar_v_full + 8, 32768);
           if (lane < 2) {
-            tma_load(smem_v + 32768 + lane * 8192, &k_map, mbar_v_full + 8, 256 + rank * 128, 0, s.kv_head, page, 0x12F0000000000000ull);
-            tma_load(smem_v + 49152 + lane * 8192, &k_map, mbar_v_full + 8, 320 + rank * 128, 0, s.kv_head, page, 0x12F0000000000000ull);
+            tma_load(smem_v + 32768 + lane * 8192, &k_map, mbar_v_full + 8, rank * 128 + 256, 0, s.kv_head, page, 0x12F0000000000000ull);
+            tma_load(smem_v + 49152 + lane * 8192, &k_map, mbar_v_full + 8, rank * 128 + 320, 0, s.kv_head, page, 0x12F0000000000000ull);
           }
           v_phase ^= 1;
         }

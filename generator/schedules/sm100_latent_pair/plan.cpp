@@ -35,6 +35,9 @@ bool check_meaning(const Config& c, Violations& out) {
   check.takes(*m.kv_dtype == c.dtype, "/kv_dtype", "takes kv_dtype equal to dtype",
               std::string(to_string(c.dtype)));
   check.takes_positive_scale();
+  // ptxas 13.0; bench/NOTES.md 187
+  check.takes(m.score_mod->tensors.size() <= 1, "/score_mod", "has registers for one tensor of a score_mod",
+              "one tensor, or pair_cta false");
   if (is_prefill(c)) check.takes(c.split_kv.value_or(1) == 1, "/split_kv", "does not split the keys", "1");
   for (const auto& [pointer, value, most] :
        {std::tuple{"/depth", c.depth, 576}, std::tuple{"/ov_depth", *m.ov_depth, 512}}) {
