@@ -1,64 +1,23 @@
-// Recursive descent; types are settled while the tree is built, so every node is right when it is made.
+// Recursive descent over an expression's text; the nodes that it makes are right when they are made (nodes.hpp).
 #include <algorithm>
 #include <charconv>
 #include <cmath>
 #include <limits>
-#include <map>
 #include <optional>
-#include <tuple>
 
 #include <fmt/format.h>
 
 #include "base/ascii.hpp"
-#include "base/grid.hpp"
 #include "base/plural.hpp"
-#include "generator/expression/expression.hpp"
+#include "generator/expression/names.hpp"
+#include "generator/expression/nodes.hpp"
 
 namespace kiln::expression {
 namespace {
 
-constexpr std::int64_t kMaxSequence = (std::int64_t{1} << 24) - 1;  // exact in a float, too
-constexpr int kDeepest = 64;                                        ///< operands within operands
-constexpr int kLargestPower = 1024;                                 ///< exponents up to here make products
-constexpr std::int64_t kInt32Max = std::numeric_limits<std::int32_t>::max();
+constexpr int kDeepest = 64;  ///< operands within operands
 
-struct VariableInfo {
-  std::string_view name;
-  Variable variable;
-  Type type;
-  std::int64_t highest;
-};
-constexpr VariableInfo kVariables[] = {
-    {"score", Variable::score, Type::real, 0},
-    {"b", Variable::b, Type::integer, kMostOfGridAxis},
-    {"h", Variable::h, Type::integer, kMostOfGridAxis},
-    {"q", Variable::q, Type::integer, kMaxSequence},
-    {"k", Variable::k, Type::integer, kMaxSequence},
-    {"seqlen_q", Variable::seqlen_q, Type::integer, kMaxSequence},
-    {"seqlen_k", Variable::seqlen_k, Type::integer, kMaxSequence},
-};
-
-struct FunctionInfo {
-  std::string_view name;
-  Op op;
-  int arguments;
-};
-constexpr FunctionInfo kFunctions[] = {
-    {"where", Op::select, 3}, {"min", Op::min, 2},   {"max", Op::max, 2},   {"abs", Op::abs, 1},
-    {"floor", Op::floor, 1},  {"exp", Op::exp, 1},   {"exp2", Op::exp2, 1}, {"log", Op::log, 1},
-    {"log2", Op::log2, 1},    {"sqrt", Op::sqrt, 1}, {"tanh", Op::tanh, 1}, {"pow", Op::pow, 2},
-    {"idiv", Op::idiv, 2},
-};
-
-std::string_view type_text(Type type) {
-  return type == Type::boolean ? "true or false" : type == Type::integer ? "an integer" : "a real number";
-}
-
-struct Failure {
-  ParseError error;
-};
-
-class Parser {
+class Parser final : Nodes {
  public:
   Parser(std::string_view text, const std::vector<CapturedTensor>& tensors) : text_(text) {
     for (const CapturedTensor& tensor : tensors) tensors_.push_back({tensor, {}});
@@ -79,14 +38,10 @@ class Parser {
         fail(text_.size(), fmt::format("the tensor '{}' is not used: it is written {}[h, q, k]",
                                        tensor.tensor.name, tensor.tensor.name));
     }
-    return used(root);
+    return used(root, tensors_);
   }
 
  private:
-  [[noreturn]] void fail(std::size_t position, std::string reason) const {
-    throw Failure{{position, std::move(reason)}};
-  }
-
   // ---- characters
   char next() {
     while (at_ < text_.size() && text_[at_] == ' ') ++at_;
@@ -118,144 +73,6 @@ class Parser {
   }
   void expect(std::string_view token, std::string_view after) {
     if (!accept(token)) fail(at_, fmt::format("'{}' is missing after {}", token, after));
-  }
-
-  // ---- nodes
-  const Node& node(int index) const { return nodes_[static_cast<std::size_t>(index)]; }
-  /// The node, or one like it that is there: equal parts of an expression are computed once.
-  int add(Node node) {
-    const auto [found, added] = known_.try_emplace(
-        {node.op, node.type, node.value, node.variable, node.tensor, node.args}, nodes_.size());
-    if (added) nodes_.push_back(std::move(node));
-    return static_cast<int>(found->second);
-  }
-  /// What `root` needs, in the same order; `root` is the last.
-  Expression used(int root) const {
-    std::vector<int> place(static_cast<std::size_t>(root) + 1, -1);
-    place.back() = 0;
-    for (int i = root; i >= 0; --i) {
-      if (place[static_cast<std::size_t>(i)] < 0) continue;
-      for (const int arg : node(i).args) place[static_cast<std::size_t>(arg)] = 0;
-    }
-    Expression out;
-    out.tensors = tensors_;
-    for (int i = 0; i <= root; ++i) {
-      if (place[static_cast<std::size_t>(i)] < 0) continue;
-      place[static_cast<std::size_t>(i)] = static_cast<int>(out.nodes.size());
-      out.nodes.push_back(node(i));
-      for (int& arg : out.nodes.back().args) arg = place[static_cast<std::size_t>(arg)];
-    }
-    return out;
-  }
-  int make(Op op, Type type, std::vector<int> args, std::int64_t lowest = 0, std::int64_t highest = 0) {
-    Node result;
-    result.op = op, result.type = type, result.args = std::move(args);
-    result.lowest = lowest, result.highest = highest;
-    return add(std::move(result));
-  }
-  int to_real(int index, std::size_t position) {
-    if (node(index).type == Type::boolean) {
-      fail(position, "a number is wanted here, not true or false: where(condition, a, b) makes one of it");
-    }
-    return node(index).type == Type::real ? index : make(Op::to_real, Type::real, {index});
-  }
-  void want_boolean(int index, std::size_t position) const {
-    if (node(index).type != Type::boolean)
-      fail(position, fmt::format("a condition is wanted here, not {}", type_text(node(index).type)));
-  }
-
-  // a op b in integers where the range allows, else in reals.
-  int arithmetic(Op op, int a, int b, std::size_t at_a, std::size_t at_b) {
-    if (node(a).type == Type::integer && node(b).type == Type::integer && op != Op::divide) {
-      const Node x = node(a), y = node(b);
-      std::int64_t low = 0, high = 0;
-      switch (op) {
-        case Op::add:
-          low = x.lowest + y.lowest, high = x.highest + y.highest;
-          break;
-        case Op::subtract:
-          low = x.lowest - y.highest, high = x.highest - y.lowest;
-          break;
-        case Op::multiply: {
-          const auto [lo, hi] = std::minmax(
-              {x.lowest * y.lowest, x.lowest * y.highest, x.highest * y.lowest, x.highest * y.highest});
-          low = lo, high = hi;
-          break;
-        }
-        case Op::min:
-          low = std::min(x.lowest, y.lowest), high = std::min(x.highest, y.highest);
-          break;
-        default:
-          low = std::max(x.lowest, y.lowest), high = std::max(x.highest, y.highest);
-          break;
-      }
-      const bool picked = op == Op::min || op == Op::max;
-      if (picked || (low >= -kInt32Max && high <= kInt32Max))
-        return make(op, Type::integer, {a, b}, low, high);
-    }
-    const int left = to_real(a, at_a), right = to_real(b, at_b);
-    return make(op, Type::real, {left, right});
-  }
-
-  /// The integer that `index` is by its text, if it is one.
-  std::optional<std::int64_t> integer_of(int index) const {
-    const Node& n = node(index);
-    if (n.op == Op::negate || n.op == Op::to_real) {
-      const auto inner = integer_of(n.args[0]);
-      return inner && n.op == Op::negate ? -*inner : inner;
-    }
-    if (n.op != Op::literal || !(std::fabs(n.value) <= kLargestPower) || n.value != std::floor(n.value))
-      return std::nullopt;
-    return static_cast<std::int64_t>(n.value);
-  }
-  int real_literal(double value) {
-    Node literal;
-    literal.value = value;
-    return add(std::move(literal));
-  }
-
-  // x^n: products by repeated squaring, so the sign of x counts; and one over that.
-  int power(int x, std::int64_t n) {
-    if (n == 0) return real_literal(1);
-    int product = -1, square = x;
-    for (std::int64_t rest = std::abs(n); rest > 0; rest /= 2) {
-      if (rest % 2 == 1) product = product < 0 ? square : make(Op::multiply, Type::real, {product, square});
-      if (rest > 1) square = make(Op::multiply, Type::real, {square, square});
-    }
-    return n > 0 ? product : make(Op::divide, Type::real, {real_literal(1), product});
-  }
-
-  // a % n and idiv(a, n).
-  int integer_division(Op op, int a, int b, std::size_t at_a, std::size_t at_b) {
-    if (node(a).type != Type::integer)
-      fail(at_a, fmt::format("an integer is wanted here, not {}: floor(x / y) divides reals",
-                             type_text(node(a).type)));
-    const Node divisor = node(b);
-    if (divisor.type != Type::integer || divisor.op != Op::literal || divisor.value < 1)
-      fail(at_b, "the divisor of an integer division is a positive integer literal");
-    const auto n = static_cast<std::int64_t>(divisor.value);
-    if (op == Op::modulo) return make(op, Type::integer, {a, b}, 0, n - 1);
-    const auto quotient = [n](std::int64_t x) { return x >= 0 ? x / n : -((-x + n - 1) / n); };
-    return make(op, Type::integer, {a, b}, quotient(node(a).lowest), quotient(node(a).highest));
-  }
-
-  int compare(Op op, int a, int b, std::size_t at_a, std::size_t at_b) {
-    if (node(a).type == Type::integer && node(b).type == Type::integer)
-      return make(op, Type::boolean, {a, b});
-    const int left = to_real(a, at_a), right = to_real(b, at_b);
-    return make(op, Type::boolean, {left, right});
-  }
-
-  int select(int condition, int a, int b, std::size_t at_condition, std::size_t at_a, std::size_t at_b) {
-    want_boolean(condition, at_condition);
-    if (node(a).type == Type::boolean && node(b).type == Type::boolean)
-      return make(Op::select, Type::boolean, {condition, a, b});
-    if (node(a).type == Type::integer && node(b).type == Type::integer) {
-      return make(Op::select, Type::integer, {condition, a, b}, std::min(node(a).lowest, node(b).lowest),
-                  std::max(node(a).highest, node(b).highest));
-    }
-    const int left = to_real(a, at_a), right = to_real(b, at_b);
-    return make(Op::select, Type::real, {condition, left, right});
   }
 
   // ---- grammar
@@ -426,7 +243,7 @@ class Parser {
     const std::size_t begin = at_;
     while (at_ < text_.size() && is_ascii_word(text_[at_])) ++at_;
     const std::string_view name = text_.substr(begin, at_ - begin);
-    for (const VariableInfo& info : kVariables) {
+    for (const VariableInfo& info : variables()) {
       if (info.name != name) continue;
       Node leaf;
       leaf.op = Op::variable, leaf.variable = info.variable, leaf.type = info.type,
@@ -438,7 +255,7 @@ class Parser {
       literal.value = std::numeric_limits<double>::infinity();
       return add(std::move(literal));
     }
-    for (const FunctionInfo& info : kFunctions) {
+    for (const FunctionInfo& info : functions()) {
       if (info.name == name) return call(info);
     }
     for (std::size_t i = 0; i < tensors_.size(); ++i) {
@@ -548,9 +365,7 @@ class Parser {
   std::string_view text_;
   std::size_t at_ = 0;
   int depth_ = 0;
-  std::vector<Node> nodes_;
   std::vector<UsedTensor> tensors_;
-  std::map<std::tuple<Op, Type, double, Variable, int, std::vector<int>>, std::size_t> known_;
 };
 
 }  // namespace
@@ -583,29 +398,6 @@ std::string describe(const ParseError& error, std::string_view text) {
 
 bool holds_integers(DType dtype) {
   return dtype == DType::i32 || dtype == DType::int8;
-}
-
-std::string name_problem(std::string_view name) {
-  const bool starts = !name.empty() && name[0] >= 'a' && name[0] <= 'z';
-  const bool word = std::all_of(name.begin(), name.end(),
-                                [](char c) { return is_ascii_word(c) && !(c >= 'A' && c <= 'Z'); });
-  if (!starts || !word || name.size() > 32)
-    return "wants a name of at most 32 lower-case letters, digits and underscores that starts with a letter";
-  const auto is_name = [&](const auto& info) { return info.name == name; };
-  if (name == "inf" || std::any_of(std::begin(kVariables), std::end(kVariables), is_name) ||
-      std::any_of(std::begin(kFunctions), std::end(kFunctions), is_name))
-    return "is a name that expressions have already";
-  return "";
-}
-
-std::string_view variable_name(Variable variable) {
-  return kVariables[static_cast<std::size_t>(variable)].name;
-}
-std::string_view variable_names() {
-  return "score, b, h, q, k, seqlen_q, seqlen_k";
-}
-std::string_view function_names() {
-  return "where, min, max, abs, floor, exp, exp2, log, log2, sqrt, tanh, pow, idiv";
 }
 
 }  // namespace kiln::expression
