@@ -1,5 +1,7 @@
 #include "generator/systems/staged_pipeline.hpp"
 
+#include "generator/emit/terms.hpp"
+
 namespace kiln {
 
 StagedPipeline::StagedPipeline(std::string name, int num_kv_stages, int num_qk_stages, std::string in_use)
@@ -23,10 +25,10 @@ void StagedPipeline::emit_addresses(Writer& w, int offset, Named named) const {
 
 void StagedPipeline::emit_init(Writer& w, int full_arrivals, int empty_arrivals) const {
   for (int i = 0; i < num_kv_stages_ * num_qk_stages_; ++i) {
-    w.line("mbarrier_init(mbar_{}_full + {}, {});", name_, 8 * i, full_arrivals);
+    w.line("mbarrier_init({}, {});", plus(fmt::format("mbar_{}_full", name_), 8 * i), full_arrivals);
   }
   for (int i = 0; empty_arrivals > 0 && i < num_kv_stages_ * num_qk_stages_; ++i) {
-    w.line("mbarrier_init(mbar_{}_empty + {}, {});", name_, 8 * i, empty_arrivals);
+    w.line("mbarrier_init({}, {});", plus(fmt::format("mbar_{}_empty", name_), 8 * i), empty_arrivals);
   }
 }
 

@@ -564,15 +564,15 @@ kiln_decode_fp8_d128_paged64_token_by_head_sm90a(const __grid_constant__ TensorM
   if (threadIdx.x == 128) {
     prefetch_tensor_map(&k_map); prefetch_tensor_map(&v_map);
     prefetch_tensor_map(&k_scale_map); prefetch_tensor_map(&v_scale_map);
-    mbarrier_init(mbar_k_full + 0, 1);
+    mbarrier_init(mbar_k_full, 1);
     mbarrier_init(mbar_k_full + 8, 1);
-    mbarrier_init(mbar_k_empty + 0, 4);
+    mbarrier_init(mbar_k_empty, 4);
     mbarrier_init(mbar_k_empty + 8, 4);
-    mbarrier_init(mbar_v_full + 0, 1);
+    mbarrier_init(mbar_v_full, 1);
     mbarrier_init(mbar_v_full + 8, 1);
-    mbarrier_init(mbar_v_empty + 0, 4);
+    mbarrier_init(mbar_v_empty, 4);
     mbarrier_init(mbar_v_empty + 8, 4);
-    mbarrier_init(mbar_cell_full + 0, 1);
+    mbarrier_init(mbar_cell_full, 1);
     mbarrier_init(mbar_cell_full + 8, 1);
     fence_mbarrier_init();
     *(int*)(smem_bytes + 73972) = 0;

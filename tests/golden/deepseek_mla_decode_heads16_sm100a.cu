@@ -576,13 +576,13 @@ kiln_deepseek_mla_decode_heads16_sm100a(const __grid_constant__ TensorMap k_map,
     mbarrier_init(mbar_s_full + 8, 1);
     mbarrier_init(mbar_p_full, 4);
     mbarrier_init(mbar_o_full, 1);
-    mbarrier_init(mbar_k_full + 0, 1);
+    mbarrier_init(mbar_k_full, 1);
     mbarrier_init(mbar_k_full + 8, 1);
     mbarrier_init(mbar_k_full + 16, 1);
     mbarrier_init(mbar_k_full + 24, 1);
     mbarrier_init(mbar_k_full + 32, 1);
     mbarrier_init(mbar_k_full + 40, 1);
-    mbarrier_init(mbar_k_empty + 0, 1);
+    mbarrier_init(mbar_k_empty, 1);
     mbarrier_init(mbar_k_empty + 8, 1);
     mbarrier_init(mbar_k_empty + 16, 1);
     mbarrier_init(mbar_k_empty + 24, 1);

@@ -554,11 +554,11 @@ kiln_deepseek_mla_decode_rope_separate_sm90a(const __grid_constant__ TensorMap k
 
   if (threadIdx.x == 256) {
     prefetch_tensor_map(&k_map); prefetch_tensor_map(&k_rope_map);
-    mbarrier_init(mbar_k_full + 0, 1);
+    mbarrier_init(mbar_k_full, 1);
     mbarrier_init(mbar_k_full + 8, 1);
     mbarrier_init(mbar_k_full + 16, 1);
     mbarrier_init(mbar_k_full + 24, 1);
-    mbarrier_init(mbar_k_empty + 0, 8);
+    mbarrier_init(mbar_k_empty, 8);
     mbarrier_init(mbar_k_empty + 8, 8);
     mbarrier_init(mbar_k_empty + 16, 8);
     mbarrier_init(mbar_k_empty + 24, 8);

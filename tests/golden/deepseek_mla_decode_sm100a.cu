@@ -650,13 +650,13 @@ kiln_deepseek_mla_decode_sm100a(const __grid_constant__ TensorMap k_map,
     mbarrier_init(mbar_s_full + 8, 1);
     mbarrier_init(mbar_p_full, 8);
     mbarrier_init(mbar_o_full, 1);
-    mbarrier_init(mbar_k_full + 0, 1);
+    mbarrier_init(mbar_k_full, 1);
     mbarrier_init(mbar_k_full + 8, 1);
     mbarrier_init(mbar_k_full + 16, 1);
-    mbarrier_init(mbar_k_empty + 0, 1);
+    mbarrier_init(mbar_k_empty, 1);
     mbarrier_init(mbar_k_empty + 8, 1);
     mbarrier_init(mbar_k_empty + 16, 1);
-    mbarrier_init(mbar_v_full + 0, rank == 0 ? 2 : 1), mbarrier_init(mbar_v_empty + 0, 1);
+    mbarrier_init(mbar_v_full, rank == 0 ? 2 : 1), mbarrier_init(mbar_v_empty, 1);
     mbarrier_init(mbar_v_full + 8, rank == 0 ? 2 : 1), mbarrier_init(mbar_v_empty + 8, 1);
     fence_mbarrier_init();
     *(int*)(smem_bytes + 231036) = 0;

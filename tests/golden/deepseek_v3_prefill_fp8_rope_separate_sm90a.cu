@@ -558,22 +558,22 @@ kiln_deepseek_v3_prefill_fp8_rope_separate_sm90a(const __grid_constant__ TensorM
     prefetch_tensor_map(&v_map);
     prefetch_tensor_map(&k_rope_map);
     prefetch_tensor_map(&o_map);
-    mbarrier_init(mbar_q_full + 0, 1); mbarrier_init(mbar_q_empty + 0, 4);
+    mbarrier_init(mbar_q_full, 1); mbarrier_init(mbar_q_empty, 4);
     mbarrier_init(mbar_q_full + 8, 1); mbarrier_init(mbar_q_empty + 8, 4);
-    mbarrier_init(mbar_k_full + 0, 4);
+    mbarrier_init(mbar_k_full, 4);
     mbarrier_init(mbar_k_full + 8, 4);
-    mbarrier_init(mbar_k_empty + 0, 8);
+    mbarrier_init(mbar_k_empty, 8);
     mbarrier_init(mbar_k_empty + 8, 8);
-    mbarrier_init(mbar_v_full + 0, 3);
+    mbarrier_init(mbar_v_full, 3);
     mbarrier_init(mbar_v_full + 8, 3);
-    mbarrier_init(mbar_v_empty + 0, 8);
+    mbarrier_init(mbar_v_empty, 8);
     mbarrier_init(mbar_v_empty + 8, 8);
-    mbarrier_init(mbar_raw_full + 0, 1);
+    mbarrier_init(mbar_raw_full, 1);
     mbarrier_init(mbar_raw_full + 8, 1);
-    mbarrier_init(mbar_raw_empty + 0, 3);
+    mbarrier_init(mbar_raw_empty, 3);
     mbarrier_init(mbar_raw_empty + 8, 3);
-    mbarrier_init(mbar_work_full + 0, 1);
-    mbarrier_init(mbar_work_empty + 0, 11);
+    mbarrier_init(mbar_work_full, 1);
+    mbarrier_init(mbar_work_empty, 11);
     fence_mbarrier_init();
   }
   __syncthreads();
@@ -630,11 +630,11 @@ kiln_deepseek_v3_prefill_fp8_rope_separate_sm90a(const __grid_constant__ TensorM
           k_phase ^= k_stage; k_stage ^= 1;
           if (lane == 0) {
             // Q rows of consumer warpgroup 0
-            mbarrier_wait(mbar_q_empty + 0, q_phase);
-            mbarrier_arrive_expect_tx(mbar_q_full + 0, 24576);
-            tma_load(smem_q + 0, &q_map, mbar_q_full + 0, 0, work.q_start + work.m_start + 0, work.head, 0, 0x12F0000000000000ull);
-            tma_load(smem_q + 8192, &q_map, mbar_q_full + 0, 64, work.q_start + work.m_start + 0, work.head, 0, 0x12F0000000000000ull);
-            tma_load(smem_q + 16384, &q_map, mbar_q_full + 0, 128, work.q_start + work.m_start + 0, work.head, 0, 0x12F0000000000000ull);
+            mbarrier_wait(mbar_q_empty, q_phase);
+            mbarrier_arrive_expect_tx(mbar_q_full, 24576);
+            tma_load(smem_q, &q_map, mbar_q_full, 0, work.q_start + work.m_start, work.head, 0, 0x12F0000000000000ull);
+            tma_load(smem_q + 8192, &q_map, mbar_q_full, 64, work.q_start + work.m_start, work.head, 0, 0x12F0000000000000ull);
+            tma_load(smem_q + 16384, &q_map, mbar_q_full, 128, work.q_start + work.m_start, work.head, 0, 0x12F0000000000000ull);
             // Q rows of consumer warpgroup 1
             mbarrier_wait(mbar_q_empty + 8, q_phase);
             mbarrier_arrive_expect_tx(mbar_q_full + 8, 24576);
@@ -690,8 +690,8 @@ kiln_deepseek_v3_prefill_fp8_rope_separate_sm90a(const __grid_constant__ TensorM
         } else if (work.num_blocks == 0) {
           // no keys: Q's rows are handed over empty, for O
           if (lane == 0) {
-            mbarrier_wait(mbar_q_empty + 0, q_phase);
-            mbarrier_arrive(mbar_q_full + 0);
+            mbarrier_wait(mbar_q_empty, q_phase);
+            mbarrier_arrive(mbar_q_full);
             mbarrier_wait(mbar_q_empty + 8, q_phase);
             mbarrier_arrive(mbar_q_full + 8);
           }

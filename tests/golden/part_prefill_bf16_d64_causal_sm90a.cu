@@ -453,27 +453,27 @@ kiln_prefill_bf16_d64_ragged_causal_sm90a_part(const __grid_constant__ TensorMap
     prefetch_tensor_map(&k_map);
     prefetch_tensor_map(&v_map);
     prefetch_tensor_map(&o_map);
-    mbarrier_init(mbar_q_full + 0, 1); mbarrier_init(mbar_q_empty + 0, 4);
+    mbarrier_init(mbar_q_full, 1); mbarrier_init(mbar_q_empty, 4);
     mbarrier_init(mbar_q_full + 8, 1); mbarrier_init(mbar_q_empty + 8, 4);
     mbarrier_init(mbar_q_full + 16, 1); mbarrier_init(mbar_q_empty + 16, 4);
-    mbarrier_init(mbar_k_full + 0, 1);
+    mbarrier_init(mbar_k_full, 1);
     mbarrier_init(mbar_k_full + 8, 1);
     mbarrier_init(mbar_k_full + 16, 1);
     mbarrier_init(mbar_k_full + 24, 1);
-    mbarrier_init(mbar_k_empty + 0, 12);
+    mbarrier_init(mbar_k_empty, 12);
     mbarrier_init(mbar_k_empty + 8, 12);
     mbarrier_init(mbar_k_empty + 16, 12);
     mbarrier_init(mbar_k_empty + 24, 12);
-    mbarrier_init(mbar_v_full + 0, 1);
+    mbarrier_init(mbar_v_full, 1);
     mbarrier_init(mbar_v_full + 8, 1);
     mbarrier_init(mbar_v_full + 16, 1);
     mbarrier_init(mbar_v_full + 24, 1);
-    mbarrier_init(mbar_v_empty + 0, 12);
+    mbarrier_init(mbar_v_empty, 12);
     mbarrier_init(mbar_v_empty + 8, 12);
     mbarrier_init(mbar_v_empty + 16, 12);
     mbarrier_init(mbar_v_empty + 24, 12);
-    mbarrier_init(mbar_work_full + 0, 1);
-    mbarrier_init(mbar_work_empty + 0, 13);
+    mbarrier_init(mbar_work_full, 1);
+    mbarrier_init(mbar_work_empty, 13);
     fence_mbarrier_init();
   }
   __syncthreads();
@@ -506,9 +506,9 @@ kiln_prefill_bf16_d64_ragged_causal_sm90a_part(const __grid_constant__ TensorMap
               0x14F0000000000000ull);
           if (++k_stage == 4) { k_stage = 0; k_phase ^= 1; }
           // Q rows of consumer warpgroup 0
-          mbarrier_wait(mbar_q_empty + 0, q_phase);
-          mbarrier_arrive_expect_tx(mbar_q_full + 0, 8192);
-          tma_load(smem_q + 0, &q_map, mbar_q_full + 0, 0, work.q_start + work.m_start + 0, work.head, 0, 0x12F0000000000000ull);
+          mbarrier_wait(mbar_q_empty, q_phase);
+          mbarrier_arrive_expect_tx(mbar_q_full, 8192);
+          tma_load(smem_q, &q_map, mbar_q_full, 0, work.q_start + work.m_start, work.head, 0, 0x12F0000000000000ull);
           // Q rows of consumer warpgroup 1
           mbarrier_wait(mbar_q_empty + 8, q_phase);
           mbarrier_arrive_expect_tx(mbar_q_full + 8, 8192);

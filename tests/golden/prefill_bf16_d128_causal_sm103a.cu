@@ -535,17 +535,17 @@ kiln_prefill_bf16_d128_causal_sm103a(const __grid_constant__ TensorMap q_map,
     }
     mbarrier_init(mbar_q_empty, 4);
     mbarrier_init(mbar_q_none, 1);
-    mbarrier_init(mbar_k_full + 0, 1);
+    mbarrier_init(mbar_k_full, 1);
     mbarrier_init(mbar_k_full + 8, 1);
     mbarrier_init(mbar_k_full + 16, 1);
     mbarrier_init(mbar_k_full + 24, 1);
     mbarrier_init(mbar_k_full + 32, 1);
-    mbarrier_init(mbar_k_empty + 0, 1);
+    mbarrier_init(mbar_k_empty, 1);
     mbarrier_init(mbar_k_empty + 8, 1);
     mbarrier_init(mbar_k_empty + 16, 1);
     mbarrier_init(mbar_k_empty + 24, 1);
     mbarrier_init(mbar_k_empty + 32, 1);
-    mbarrier_init(mbar_work_full + 0, 1);
+    mbarrier_init(mbar_work_full, 1);
     mbarrier_init(mbar_work_empty, 14);
     mbarrier_init(mbar_answer, 1);
     fence_mbarrier_init();
@@ -1148,9 +1148,9 @@ kiln_prefill_bf16_d128_causal_sm103a(const __grid_constant__ TensorMap q_map,
               0x14F0000000000000ull);
           if ((v_stage += 2) >= 5) { v_stage -= 5; v_phase ^= 1; }
           mbarrier_wait(mbar_q_empty, q_phase);
-          mbarrier_arrive_expect_tx(mbar_q_full + 0, 32768);
-          tma_load(smem_q + 0, &q_map, mbar_q_full + 0, 0, work.m_start + 0, work.head, work.batch, 0x12F0000000000000ull);
-          tma_load(smem_q + 16384, &q_map, mbar_q_full + 0, 64, work.m_start + 0, work.head, work.batch, 0x12F0000000000000ull);
+          mbarrier_arrive_expect_tx(mbar_q_full, 32768);
+          tma_load(smem_q, &q_map, mbar_q_full, 0, work.m_start, work.head, work.batch, 0x12F0000000000000ull);
+          tma_load(smem_q + 16384, &q_map, mbar_q_full, 64, work.m_start, work.head, work.batch, 0x12F0000000000000ull);
           mbarrier_arrive_expect_tx(mbar_q_full + 8, 32768);
           tma_load(smem_q + 32768, &q_map, mbar_q_full + 8, 0, work.m_start + 128, work.head, work.batch, 0x12F0000000000000ull);
           tma_load(smem_q + 49152, &q_map, mbar_q_full + 8, 64, work.m_start + 128, work.head, work.batch, 0x12F0000000000000ull);

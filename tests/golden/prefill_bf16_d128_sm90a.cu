@@ -261,15 +261,15 @@ kiln_prefill_bf16_d128_sm90a(const __grid_constant__ TensorMap q_map,
     prefetch_tensor_map(&k_map);
     prefetch_tensor_map(&v_map);
     prefetch_tensor_map(&o_map);
-    mbarrier_init(mbar_q_full + 0, 1); mbarrier_init(mbar_q_empty + 0, 4);
+    mbarrier_init(mbar_q_full, 1); mbarrier_init(mbar_q_empty, 4);
     mbarrier_init(mbar_q_full + 8, 1); mbarrier_init(mbar_q_empty + 8, 4);
-    mbarrier_init(mbar_k_full + 0, 1);
+    mbarrier_init(mbar_k_full, 1);
     mbarrier_init(mbar_k_full + 8, 1);
-    mbarrier_init(mbar_k_empty + 0, 8);
+    mbarrier_init(mbar_k_empty, 8);
     mbarrier_init(mbar_k_empty + 8, 8);
-    mbarrier_init(mbar_v_full + 0, 1);
+    mbarrier_init(mbar_v_full, 1);
     mbarrier_init(mbar_v_full + 8, 1);
-    mbarrier_init(mbar_v_empty + 0, 8);
+    mbarrier_init(mbar_v_empty, 8);
     mbarrier_init(mbar_v_empty + 8, 8);
     fence_mbarrier_init();
   }
@@ -298,10 +298,10 @@ kiln_prefill_bf16_d128_sm90a(const __grid_constant__ TensorMap q_map,
               0x14F0000000000000ull);
           k_phase ^= k_stage; k_stage ^= 1;
           // Q rows of consumer warpgroup 0
-          mbarrier_wait(mbar_q_empty + 0, q_phase);
-          mbarrier_arrive_expect_tx(mbar_q_full + 0, 16384);
-          tma_load(smem_q + 0, &q_map, mbar_q_full + 0, 0, work.m_start + 0, work.head, work.batch, 0x12F0000000000000ull);
-          tma_load(smem_q + 8192, &q_map, mbar_q_full + 0, 64, work.m_start + 0, work.head, work.batch, 0x12F0000000000000ull);
+          mbarrier_wait(mbar_q_empty, q_phase);
+          mbarrier_arrive_expect_tx(mbar_q_full, 16384);
+          tma_load(smem_q, &q_map, mbar_q_full, 0, work.m_start, work.head, work.batch, 0x12F0000000000000ull);
+          tma_load(smem_q + 8192, &q_map, mbar_q_full, 64, work.m_start, work.head, work.batch, 0x12F0000000000000ull);
           // Q rows of consumer warpgroup 1
           mbarrier_wait(mbar_q_empty + 8, q_phase);
           mbarrier_arrive_expect_tx(mbar_q_full + 8, 16384);

@@ -458,12 +458,12 @@ kiln_prefill_bf16_d256_pairs_sm100a(const __grid_constant__ TensorMap q_map,
     mbarrier_init(mbar_o_full, 1);
     mbarrier_init(mbar_q_empty, 4);
     mbarrier_init(mbar_q_none, 1);
-    mbarrier_init(mbar_k_full + 0, 1);
+    mbarrier_init(mbar_k_full, 1);
     mbarrier_init(mbar_k_full + 8, 1);
     mbarrier_init(mbar_k_full + 16, 1);
     mbarrier_init(mbar_k_full + 24, 1);
     mbarrier_init(mbar_k_full + 32, 1);
-    mbarrier_init(mbar_k_empty + 0, 1);
+    mbarrier_init(mbar_k_empty, 1);
     mbarrier_init(mbar_k_empty + 8, 1);
     mbarrier_init(mbar_k_empty + 16, 1);
     mbarrier_init(mbar_k_empty + 24, 1);
@@ -873,11 +873,11 @@ kiln_prefill_bf16_d256_pairs_sm100a(const __grid_constant__ TensorMap q_map,
               work.batch, 0x14F0000000000000ull);
           if ((v_stage += 2) >= 5) { v_stage -= 5; v_phase ^= 1; }
           mbarrier_wait(mbar_q_empty, q_phase);
-          if (rank == 0) mbarrier_arrive_expect_tx(mbar_q_full + 0, 131072);
-          tma_load_pair(smem_q + 0, &q_map, mbar_q_full + 0, 0, work.m_start + 0, work.head, work.batch, 0x12F0000000000000ull);
-          tma_load_pair(smem_q + 16384, &q_map, mbar_q_full + 0, 64, work.m_start + 0, work.head, work.batch, 0x12F0000000000000ull);
-          tma_load_pair(smem_q + 32768, &q_map, mbar_q_full + 0, 128, work.m_start + 0, work.head, work.batch, 0x12F0000000000000ull);
-          tma_load_pair(smem_q + 49152, &q_map, mbar_q_full + 0, 192, work.m_start + 0, work.head, work.batch, 0x12F0000000000000ull);
+          if (rank == 0) mbarrier_arrive_expect_tx(mbar_q_full, 131072);
+          tma_load_pair(smem_q, &q_map, mbar_q_full, 0, work.m_start, work.head, work.batch, 0x12F0000000000000ull);
+          tma_load_pair(smem_q + 16384, &q_map, mbar_q_full, 64, work.m_start, work.head, work.batch, 0x12F0000000000000ull);
+          tma_load_pair(smem_q + 32768, &q_map, mbar_q_full, 128, work.m_start, work.head, work.batch, 0x12F0000000000000ull);
+          tma_load_pair(smem_q + 49152, &q_map, mbar_q_full, 192, work.m_start, work.head, work.batch, 0x12F0000000000000ull);
   #pragma unroll 1
           for (--n; n >= 0; --n) {
             mbarrier_wait(mbar_k_empty + k_stage * 8, k_phase);

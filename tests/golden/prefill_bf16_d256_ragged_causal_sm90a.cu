@@ -451,18 +451,18 @@ kiln_prefill_bf16_d256_ragged_causal_sm90a(const __grid_constant__ TensorMap q_m
     prefetch_tensor_map(&k_map);
     prefetch_tensor_map(&v_map);
     prefetch_tensor_map(&o_map);
-    mbarrier_init(mbar_q_full + 0, 1); mbarrier_init(mbar_q_empty + 0, 4);
+    mbarrier_init(mbar_q_full, 1); mbarrier_init(mbar_q_empty, 4);
     mbarrier_init(mbar_q_full + 8, 1); mbarrier_init(mbar_q_empty + 8, 4);
-    mbarrier_init(mbar_k_full + 0, 1);
+    mbarrier_init(mbar_k_full, 1);
     mbarrier_init(mbar_k_full + 8, 1);
-    mbarrier_init(mbar_k_empty + 0, 8);
+    mbarrier_init(mbar_k_empty, 8);
     mbarrier_init(mbar_k_empty + 8, 8);
-    mbarrier_init(mbar_v_full + 0, 1);
+    mbarrier_init(mbar_v_full, 1);
     mbarrier_init(mbar_v_full + 8, 1);
-    mbarrier_init(mbar_v_empty + 0, 8);
+    mbarrier_init(mbar_v_empty, 8);
     mbarrier_init(mbar_v_empty + 8, 8);
-    mbarrier_init(mbar_work_full + 0, 1);
-    mbarrier_init(mbar_work_empty + 0, 9);
+    mbarrier_init(mbar_work_full, 1);
+    mbarrier_init(mbar_work_empty, 9);
     fence_mbarrier_init();
   }
   __syncthreads();
@@ -501,12 +501,12 @@ kiln_prefill_bf16_d256_ragged_causal_sm90a(const __grid_constant__ TensorMap q_m
               0x14F0000000000000ull);
           k_phase ^= k_stage; k_stage ^= 1;
           // Q rows of consumer warpgroup 0
-          mbarrier_wait(mbar_q_empty + 0, q_phase);
-          mbarrier_arrive_expect_tx(mbar_q_full + 0, 32768);
-          tma_load(smem_q + 0, &q_map, mbar_q_full + 0, 0, work.q_start + work.m_start + 0, work.head, 0, 0x12F0000000000000ull);
-          tma_load(smem_q + 8192, &q_map, mbar_q_full + 0, 64, work.q_start + work.m_start + 0, work.head, 0, 0x12F0000000000000ull);
-          tma_load(smem_q + 16384, &q_map, mbar_q_full + 0, 128, work.q_start + work.m_start + 0, work.head, 0, 0x12F0000000000000ull);
-          tma_load(smem_q + 24576, &q_map, mbar_q_full + 0, 192, work.q_start + work.m_start + 0, work.head, 0, 0x12F0000000000000ull);
+          mbarrier_wait(mbar_q_empty, q_phase);
+          mbarrier_arrive_expect_tx(mbar_q_full, 32768);
+          tma_load(smem_q, &q_map, mbar_q_full, 0, work.q_start + work.m_start, work.head, 0, 0x12F0000000000000ull);
+          tma_load(smem_q + 8192, &q_map, mbar_q_full, 64, work.q_start + work.m_start, work.head, 0, 0x12F0000000000000ull);
+          tma_load(smem_q + 16384, &q_map, mbar_q_full, 128, work.q_start + work.m_start, work.head, 0, 0x12F0000000000000ull);
+          tma_load(smem_q + 24576, &q_map, mbar_q_full, 192, work.q_start + work.m_start, work.head, 0, 0x12F0000000000000ull);
           // Q rows of consumer warpgroup 1
           mbarrier_wait(mbar_q_empty + 8, q_phase);
           mbarrier_arrive_expect_tx(mbar_q_full + 8, 32768);
@@ -556,8 +556,8 @@ kiln_prefill_bf16_d256_ragged_causal_sm90a(const __grid_constant__ TensorMap q_m
           v_phase ^= v_stage; v_stage ^= 1;
         } else if (work.num_blocks == 0) {
           // no keys: Q's rows are handed over empty, for O
-          mbarrier_wait(mbar_q_empty + 0, q_phase);
-          mbarrier_arrive(mbar_q_full + 0);
+          mbarrier_wait(mbar_q_empty, q_phase);
+          mbarrier_arrive(mbar_q_full);
           mbarrier_wait(mbar_q_empty + 8, q_phase);
           mbarrier_arrive(mbar_q_full + 8);
           q_phase ^= 1;

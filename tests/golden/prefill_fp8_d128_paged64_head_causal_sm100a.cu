@@ -676,27 +676,27 @@ kiln_prefill_fp8_d128_paged64_head_causal_sm100a(const __grid_constant__ TensorM
     }
     mbarrier_init(mbar_q_empty, 4);
     mbarrier_init(mbar_q_none, 1);
-    mbarrier_init(mbar_k_full + 0, 1);
+    mbarrier_init(mbar_k_full, 1);
     mbarrier_init(mbar_k_full + 8, 1);
     mbarrier_init(mbar_k_full + 16, 1);
     mbarrier_init(mbar_k_full + 24, 1);
     mbarrier_init(mbar_k_full + 32, 1);
-    mbarrier_init(mbar_k_empty + 0, 1);
+    mbarrier_init(mbar_k_empty, 1);
     mbarrier_init(mbar_k_empty + 8, 1);
     mbarrier_init(mbar_k_empty + 16, 1);
     mbarrier_init(mbar_k_empty + 24, 1);
     mbarrier_init(mbar_k_empty + 32, 1);
-    mbarrier_init(mbar_v_full + 0, 1);
+    mbarrier_init(mbar_v_full, 1);
     mbarrier_init(mbar_v_full + 8, 1);
     mbarrier_init(mbar_v_full + 16, 1);
     mbarrier_init(mbar_v_full + 24, 1);
     mbarrier_init(mbar_v_full + 32, 1);
-    mbarrier_init(mbar_v_empty + 0, 1);
+    mbarrier_init(mbar_v_empty, 1);
     mbarrier_init(mbar_v_empty + 8, 1);
     mbarrier_init(mbar_v_empty + 16, 1);
     mbarrier_init(mbar_v_empty + 24, 1);
     mbarrier_init(mbar_v_empty + 32, 1);
-    mbarrier_init(mbar_work_full + 0, 1);
+    mbarrier_init(mbar_work_full, 1);
     mbarrier_init(mbar_work_empty, 14);
     fence_mbarrier_init();
   }
@@ -1389,9 +1389,9 @@ kiln_prefill_fp8_d128_paged64_head_causal_sm100a(const __grid_constant__ TensorM
           }
           if (lane == 0) {
             mbarrier_wait(mbar_q_empty, q_phase);
-            mbarrier_arrive_expect_tx(mbar_q_full + 0, 16384);
-            tma_load(smem_q + 0, &q_map, mbar_q_full + 0, 0, work.q_start + work.m_start + 0, work.head, 0, 0x12F0000000000000ull);
-            tma_load(smem_q + 8192, &q_map, mbar_q_full + 0, 64, work.q_start + work.m_start + 0, work.head, 0, 0x12F0000000000000ull);
+            mbarrier_arrive_expect_tx(mbar_q_full, 16384);
+            tma_load(smem_q, &q_map, mbar_q_full, 0, work.q_start + work.m_start, work.head, 0, 0x12F0000000000000ull);
+            tma_load(smem_q + 8192, &q_map, mbar_q_full, 64, work.q_start + work.m_start, work.head, 0, 0x12F0000000000000ull);
             mbarrier_arrive_expect_tx(mbar_q_full + 8, 16384);
             tma_load(smem_q + 32768, &q_map, mbar_q_full + 8, 0, work.q_start + work.m_start + 128, work.head, 0, 0x12F0000000000000ull);
             tma_load(smem_q + 40960, &q_map, mbar_q_full + 8, 64, work.q_start + work.m_start + 128, work.head, 0, 0x12F0000000000000ull);

@@ -176,8 +176,8 @@ void emit_tell_v(Writer& w, const PairPlan& p) {
 void emit_ring_init(Writer& w, const PairPlan& p) {
   p.k->ring().emit_init(w, 1, 1);
   for (int i = 0; i < p.v->ring().num_barriers() / 2; ++i)
-    w.line("mbarrier_init(mbar_v_full + {0}, rank == 0 ? 2 : 1), mbarrier_init(mbar_v_empty + {0}, 1);",
-           8 * i);
+    w.line("mbarrier_init({}, rank == 0 ? 2 : 1), mbarrier_init({}, 1);", plus("mbar_v_full", 8 * i),
+           plus("mbar_v_empty", 8 * i));
 }
 
 /// Keys that no row of this block has hidden, and what masks and modifiers ask of the thread's row.

@@ -1,5 +1,6 @@
 // The blocks that take an item of sm100_prefill together: one, or a pair that shares every tile of K and V. Of a pair each
 // block has 128 query rows, half of a tile's rows of K and half of V's columns; the first issues the products of both.
+#include "generator/emit/terms.hpp"
 #include "generator/schedules/sm100_prefill/parts.hpp"
 
 namespace kiln::sm100::prefill {
@@ -21,7 +22,7 @@ class OneBlock final : public Blocks {
     return fmt::format("mbarrier_arrive({})", barrier);
   }
   void emit_load_q(Writer& w, int tile) const override {
-    w.line("mbarrier_arrive_expect_tx(mbar_q_full + {}, {});", 8 * tile, p_.q_bytes());
+    w.line("mbarrier_arrive_expect_tx({}, {});", plus("mbar_q_full", 8 * tile), p_.q_bytes());
     emit_boxes_of_q(w, tile, "tma_load");
   }
 };
@@ -45,7 +46,8 @@ class PairOfBlocks final : public Blocks {
     return fmt::format("mbarrier_arrive_cluster({}, 0)", barrier);
   }
   void emit_load_q(Writer& w, int tile) const override {
-    w.line("if (rank == 0) mbarrier_arrive_expect_tx(mbar_q_full + {}, {});", 8 * tile, 2 * p_.q_bytes());
+    w.line("if (rank == 0) mbarrier_arrive_expect_tx({}, {});", plus("mbar_q_full", 8 * tile),
+           2 * p_.q_bytes());
     emit_boxes_of_q(w, tile, "tma_load_pair");
   }
 };
@@ -54,10 +56,10 @@ class PairOfBlocks final : public Blocks {
 
 void Blocks::emit_boxes_of_q(Writer& w, int tile, const char* load) const {
   for (int panel = 0; panel < p_.q_panels(); ++panel)
-    w.line("{}(smem_q + {}, &q_map, mbar_q_full + {}, {}, {});", load,
-           tile * p_.q_stride() + panel * p_.q_tile().panel_bytes(), 8 * tile,
-           parts_.items->coordinates(panel * p_.fa4.gran,
-                                     fmt::format("work.m_start + {}", tile * PrefillPlan::kRows)),
+    w.line("{}({}, &q_map, {}, {}, {});", load,
+           plus("smem_q", tile * p_.q_stride() + panel * p_.q_tile().panel_bytes()),
+           plus("mbar_q_full", 8 * tile),
+           parts_.items->coordinates(panel * p_.fa4.gran, plus("work.m_start", tile * PrefillPlan::kRows)),
            kEvictFirst);
 }
 

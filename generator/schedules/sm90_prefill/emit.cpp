@@ -95,7 +95,8 @@ void emit_prefetch_maps(Writer& w, const Parts& parts) {
 
 void emit_barriers(Writer& w, const Parts& parts) {
   for (int i = 0; i < parts.plan.num_math_warpgroups; ++i) {
-    w.line("mbarrier_init(mbar_q_full + {}, 1); mbarrier_init(mbar_q_empty + {}, 4);", 8 * i, 8 * i);
+    w.line("mbarrier_init({}, 1); mbarrier_init({}, 4);", plus("mbar_q_full", 8 * i),
+           plus("mbar_q_empty", 8 * i));
   }
   parts.tiles->emit_init(w);
   parts.items->emit_init(w);

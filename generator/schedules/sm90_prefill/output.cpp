@@ -131,8 +131,8 @@ class RowsInEmptyQ final : public RowsInQ {
     w.comment("no keys: Q's rows are handed over empty, for O");
     parts_.issuer->open_one(w);
     for (int g = 0; g < p_.num_math_warpgroups; ++g) {
-      w.line("mbarrier_wait(mbar_q_empty + {}, q_phase);", 8 * g);
-      w.line("mbarrier_arrive(mbar_q_full + {});", 8 * g);
+      w.line("mbarrier_wait({}, q_phase);", plus("mbar_q_empty", 8 * g));
+      w.line("mbarrier_arrive({});", plus("mbar_q_full", 8 * g));
     }
     parts_.issuer->close_one(w);
     w.line("q_phase ^= 1;");

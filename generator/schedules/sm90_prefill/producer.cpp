@@ -145,13 +145,13 @@ void emit_load_q(Writer& w, const Parts& parts) {
   parts.issuer->open_one(w);
   for (int g = 0; g < p.num_math_warpgroups; ++g) {
     w.comment("Q rows of consumer warpgroup {}", g);
-    w.line("mbarrier_wait(mbar_q_empty + {}, q_phase);", 8 * g);
-    w.line("mbarrier_arrive_expect_tx(mbar_q_full + {}, {});", 8 * g, p.q_bytes());
+    w.line("mbarrier_wait({}, q_phase);", plus("mbar_q_empty", 8 * g));
+    w.line("mbarrier_arrive_expect_tx({}, {});", plus("mbar_q_full", 8 * g), p.q_bytes());
     for (int panel = 0; panel < p.padded_depth / p.panel_columns(); ++panel) {
-      w.line("tma_load(smem_q + {}, &q_map, mbar_q_full + {}, {}, {});",
-             g * p.q_stride() + panel * p.q_tile().panel_bytes(), 8 * g,
-             parts.items->coordinates(panel * p.panel_columns(), fmt::format("work.m_start + {}", 64 * g),
-                                      "work.q_start", "work.head"),
+      w.line("tma_load({}, &q_map, {}, {}, {});",
+             plus("smem_q", g * p.q_stride() + panel * p.q_tile().panel_bytes()), plus("mbar_q_full", 8 * g),
+             parts.items->coordinates(panel * p.panel_columns(), plus("work.m_start", 64 * g), "work.q_start",
+                                      "work.head"),
              kEvictFirst);
     }
   }
