@@ -170,6 +170,7 @@ class GlobalRaces {
                 const char* why = "nothing orders the two");
   void check_scope(const Judged& a, std::uint64_t address);
   void follow_strong(const Judged& a, std::uint64_t address);
+  void note_strong(const Judged& a, std::uint64_t address, std::uint32_t bytes);
   void meet_weak(const Judged& a, std::uint64_t address, std::uint32_t bytes);
   /// A weak access where there were strong ones.
   void meet_strong(const Judged& a, std::uint64_t address, std::uint32_t bytes);

@@ -80,17 +80,23 @@ void GlobalRaces::strong_access(Warp& w, const Op& op, int lane, std::uint64_t a
   Judged a = judged(w, op, write, unit, epoch);
   a.lane = lane;
   if (narrow_scopes_) check_scope(a, address);
-  meet_weak(a, address, bytes);
   if (!write) follow_strong(a, address);
+  note_strong(a, address, bytes);
+  // After it was noted: a weak access of another block at this moment has the cell's lock before this one looks, or finds
+  // what was noted when it looks for strong accesses behind its own turn.
+  meet_weak(a, address, bytes);
+}
+
+void GlobalRaces::note_strong(const Judged& a, std::uint64_t address, std::uint32_t bytes) {
   const std::lock_guard lock(mutex_);
   for (std::uint64_t word = (address - base_) / 4; 4 * word < address - base_ + bytes; ++word) {
     std::atomic_ref(strong_stretches_[4 * word / kStretch]).store(1, std::memory_order_relaxed);
     Strong& s = strong_[word];
-    if (write)
+    if (a.write)
       note_write(a, s);
     else
       note_read(a, s);
-    s.read_since = !write;
+    s.read_since = !a.write;
   }
 }
 

@@ -31,7 +31,6 @@ struct Strong {
     l.grid = {2, 1, 1};
     l.block = {32, 1, 1};
     l.policy = p;
-    l.host_threads = 1;  // two blocks that are looked at in the same moment may miss each other
     l.args = {bytes_of(data), bytes_of(data)};
     Outcome o;
     o.report = launch(memory, Module::from_ptx(text), l);
