@@ -2,6 +2,7 @@
 #pragma once
 
 #include <initializer_list>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -40,6 +41,12 @@ class Refusals {
   void operator()(std::string_view id, std::initializer_list<std::string_view> keys, std::string_view what,
                   const std::string& legal) const {
     break_rule(user_, id, keys, what, legal, out_);
+  }
+  /// Of a key with one value only: refuses another, and sets it.
+  void only(std::optional<int>& key, int value, std::string_view id, std::string_view pointer,
+            std::string_view what) const {
+    if (key && *key != value) (*this)(id, {pointer}, what, std::to_string(value));
+    key = value;
   }
 
  private:

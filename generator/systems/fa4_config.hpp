@@ -77,6 +77,13 @@ struct PvSplit {
 };
 PvSplit pv_split(int BN, int mma_k, int element_bytes);
 
+/// Chunks of the columns of a tile of latent rows, whole panels (V26): a product begins with the first that has come, and
+/// each is freed by its last reader.
+constexpr int latent_chunks(int padded_depth) {
+  const int panels = padded_depth / 64;
+  return panels % 3 == 0 ? 3 : panels % 2 == 0 ? 2 : 1;
+}
+
 /// 6.4: byte offset of a descriptor's step `kk`; K in chunks of `gran` columns and `rows` rows.
 constexpr int k_descriptor_step(int kk, int mma_k, int gran, int element_bytes, int rows, int swizzle_bytes) {
   return kk * mma_k % gran * element_bytes + kk * mma_k / gran * rows * swizzle_bytes;

@@ -4,9 +4,13 @@
 
 namespace kiln {
 
+std::int64_t blocks_of_cluster(const Manifest& manifest) {
+  return std::max(manifest.cluster[0], 1);
+}
+
 std::int64_t most_blocks(const Manifest& manifest, int num_sms) {
   const std::int64_t blocks = std::int64_t{std::max(num_sms, 1)} * std::max(manifest.grid.ctas_per_sm, 1);
-  return std::max<std::int64_t>(blocks, manifest.cluster[0]);
+  return std::max(blocks, blocks_of_cluster(manifest));
 }
 
 namespace {
@@ -20,11 +24,6 @@ bool reads_at_most(int megabytes, const Manifest& manifest, const Problem& probl
                                   static_cast<std::int64_t>(size_of(manifest.kv_dtype));
   return problem.num_tiles * problem.kv_tiles * tile_bytes <=
          (std::int64_t{megabytes} << 20) * std::max(num_sms, 1);
-}
-
-/// Blocks of a stream_k kernel that take an item together.
-std::int64_t blocks_of_cluster(const Manifest& manifest) {
-  return std::max(manifest.cluster[0], 1);
 }
 
 /// Parts of 64 rows of a latent cache's output, sm_90a's two warpgroups, which all blocks add up together.
@@ -127,7 +126,7 @@ LaunchGeometry make_geometry(const Manifest& manifest, const Problem& problem, i
     geometry.grid = {narrow(clusters * blocks_of_cluster(manifest)), 1, 1};
   } else {
     // A work item belongs to a whole cluster; at least one cluster even where the device claims fewer SMs.
-    const std::int64_t size = std::max(cluster[0], 1);
+    const std::int64_t size = blocks_of_cluster(manifest);
     const std::int64_t all = manifest.grid.kind == GridRule::Kind::items ? problem.num_tiles * size
                                                                          : most_blocks(manifest, num_sms);
     const std::int64_t slots =

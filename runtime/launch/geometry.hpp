@@ -9,6 +9,9 @@
 
 namespace kiln {
 
+/// Blocks that take a work item together.
+std::int64_t blocks_of_cluster(const Manifest& manifest);
+
 /// Most blocks that a persistent or stream_k grid has on `num_sms` multiprocessors; at least a cluster.
 std::int64_t most_blocks(const Manifest& manifest, int num_sms);
 

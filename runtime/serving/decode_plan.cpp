@@ -101,7 +101,7 @@ DecodePlan size_plan(const Manifest& manifest, const Rules& rules, const DecodeS
   for (std::size_t b = 0; b < shape.lengths_q.size(); ++b)
     plan.tiles += rules.split ? tiles_of(rules, shape.lengths_q[b], shape.lengths_k[b]).count : rules.parts;
   const std::int64_t slots = shape.heads_kv * problem.num_m_blocks / plan.team_heads;
-  const std::int64_t clusters = plan.blocks / std::max(manifest.cluster[0], 1);
+  const std::int64_t clusters = plan.blocks / blocks_of_cluster(manifest);
   plan.teams = std::min(clusters / plan.team_heads, plan.tiles * slots);
   return plan;
 }

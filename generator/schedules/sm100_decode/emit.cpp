@@ -4,7 +4,6 @@
 #include "generator/emit/output_elements.hpp"
 #include "generator/emit/parameters.hpp"
 #include "generator/emit/text_template.hpp"
-#include "generator/schedules/common/decode_text.hpp"
 #include "generator/schedules/common/gather4.hpp"
 #include "generator/schedules/sm100_decode/rings.hpp"
 #include "generator/systems/sm100/plain_build.hpp"
@@ -29,13 +28,7 @@ std::vector<KernelParam> kernel_params(const DecodePlan& p, const KeyScales& sca
   scales.add_params(params);
   if (!p.stream->by_rows()) add(Kind::pointer, "workspace"), add(Kind::pointer, "item_counters");
   for (KernelParam& param : p.operand->params()) params.push_back(std::move(param));
-  add_problem_params(params, *p.stream);
-  const bool ragged = p.stream->ragged_q();
-  p.results.add_total(params, ragged);
-  add_query_strides(params, ragged);
-  add_score_params(params, *p.mask, *p.modifier);
-  for (const char* name : p.modifier->factors()) add(Kind::f32, name);
-  p.hidden.add_params(params, p.config);
+  packed_rows(p, scales).add_params(params, *p.mask, *p.modifier);
   return without_fixed_heads(std::move(params), p.config);
 }
 

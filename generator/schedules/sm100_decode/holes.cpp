@@ -1,6 +1,4 @@
 // What templates/sm100_decode.cuh leaves open: numbers, names, and what the objects of the plan emit.
-#include <fmt/ranges.h>
-
 #include "generator/emit/output_elements.hpp"
 #include "generator/emit/terms.hpp"
 #include "generator/layout/tcgen05.hpp"
@@ -47,9 +45,7 @@ constexpr std::pair<const char*, Emit> kBlocks[] = {
      [](Writer& w, const DecodePlan& p) { p.operand->emit_populate_ahead(w, "n", "s.tile_begin"); }},
     {"whole", emit_whole},
     {"store_part", emit_store_part},
-    {"look_at_sum", [](Writer& w, const DecodePlan& p) { p.hidden.emit_look_at(w, "out"); }},
     {"repair", emit_repair},
-    {"parts", [](Writer& w, const DecodePlan& p) { p.stream->emit_parts(w, p.partial_floats()); }},
 };
 
 using RingEmit = void (*)(Writer&, const Rings&);
@@ -88,9 +84,6 @@ void add_numbers(Holes& holes, const DecodePlan& p) {
                                                  {"MV", p.MV()},
                                                  {"own", p.own_rows()},
                                                  {"fold", p.fold_rows()},
-                                                 {"ov_depth", p.ov_depth},
-                                                 {"quads", p.ov_depth / 4},
-                                                 {"part_rows", p.BM * p.ov_depth},
                                                  {"smem_rows", p.smem_rows},
                                                  {"rows_floats", 3 * p.BM},
                                                  {"smem_exchange", p.smem_exchange},
@@ -122,12 +115,9 @@ std::string query_value(const DecodePlan& p) {
   return p.rope_apart() ? fmt::format("c < {} ? bf16_to_fp16(x) : x", p.k_columns / 8) : "bf16_to_fp16(x)";
 }
 
-void add_texts(Holes& holes, const DecodePlan& p, const Rings& rings, const KeyScales& scales) {
+void add_texts(Holes& holes, const DecodePlan& p, const Rings& rings) {
   const auto word = [](unsigned x) { return fmt::format("{:#x}u", x); };
   const DType type = p.math;
-  const bool ragged = p.stream->ragged_q();
-  std::vector<std::string> members;
-  for (const auto& m : p.stream->members()) members.emplace_back(m.role);
   const std::pair<const char*, std::string> texts[] = {
       {"scores_kind", word(layout::tcgen05_instruction(type, p.BN, p.BM, false))},
       {"output_kind", word(layout::tcgen05_instruction(type, p.MV(), p.BM, false, true))},
@@ -142,7 +132,6 @@ void add_texts(Holes& holes, const DecodePlan& p, const Rings& rings, const KeyS
       {"v_get", p.v->get()},
       {"v_empty", p.v->ring().empty(0)},
       {"output_arguments", rings.output_arguments()},
-      {"members", fmt::format("{}", fmt::join(members, ", "))},
       {"factor", p.modifier->scale_log2()},
       {"own_row", p.own_row()},
       {"own_key", p.own_key()},
@@ -155,25 +144,12 @@ void add_texts(Holes& holes, const DecodePlan& p, const Rings& rings, const KeyS
       {"load_scores", p.scores_access().load()},
       {"pack", pack_name(type)},
       {"q_real", p.padded_depth() == p.depth ? "" : fmt::format(" && c < {}", p.depth / 8)},
-      {"q_at",
-       fmt::format(
-           "q + {}(s.sequence.q_start + row_query[r]) * q_stride_seq + row_head[r] * q_stride_head + 8 * c",
-           ragged ? "" : "s.batch * q_stride_batch + ")},
       {"q_value", query_value(p)},
-      {"value_factor", scales.value_factor()},
-      {"value_scale", scales.value_scale()},
       {"prefetch_v", rings.prefetch_v()},
       {"converters_note", rings.converters_note()},
       {"q_copied", rings.query_copied()},
       {"output_note", rings.output_note()},
-      {"output_more", rings.output_more()},
-      {"o_batch", ragged ? "" : "s.batch * o_stride_batch + "},
-      {"lse_row",
-       ragged ? "(long long)row_head[row] * total_q + s.sequence.q_start + row_query[row]"
-              : "((long long)s.batch * heads_q + row_head[row]) * s.sequence.seqlen_q + row_query[row]"},
-      {"part", p.stream->part(p.partial_floats())},
-      {"store_four", store_four(*p.config.out_dtype, "output_row(row) + 4 * c", "out.x * inverse",
-                                "out.y * inverse", "out.z * inverse", "out.w * inverse")}};
+      {"output_more", rings.output_more()}};
   for (const auto& [name, text] : texts) holes.text(name, text);
 }
 
@@ -243,10 +219,22 @@ void add_scale_blocks(Holes& holes, const Rings& rings, const KeyScales& scales)
 
 }  // namespace
 
+PackedRows packed_rows(const DecodePlan& p, const KeyScales& scales) {
+  return {.config = p.config,
+          .stream = *p.stream,
+          .results = p.results,
+          .hidden = p.hidden,
+          .rows = p.BM,
+          .part_floats = p.partial_floats(),
+          .value_factor = scales.value_factor(),
+          .value_scale = scales.value_scale()};
+}
+
 Holes holes_of(const DecodePlan& p, const Rings& rings, const KeyScales& scales) {
   Holes holes;
+  packed_rows(p, scales).add_holes(holes);
   add_numbers(holes, p);
-  add_texts(holes, p, rings, scales);
+  add_texts(holes, p, rings);
   add_lanes(holes, p);
   add_ring_blocks(holes, p, rings);
   add_scale_blocks(holes, rings, scales);
@@ -254,8 +242,7 @@ Holes holes_of(const DecodePlan& p, const Rings& rings, const KeyScales& scales)
   for (const auto& block : kBlocks)
     holes.lines(block.first, lines_of([&](Writer& w) { block.second(w, p); }));
   add_conditional_lines(holes, p, rings.converters_wait());
-  holes.when("splits", p.stream->splits()).when("sink", p.results.sink()).when("lse", p.results.lse());
-  holes.when("hidden", p.hidden.on()).when("token", p.token_scale).when("rotary", p.rope_sums());
+  holes.when("token", p.token_scale).when("rotary", p.rope_sums());
   holes.lines("copy_q", section(rings.query(), holes))
       .lines("await_output", section(rings.await_output(), holes));
   holes.lines("zero_tail", section(rings.zero_tail(), holes));

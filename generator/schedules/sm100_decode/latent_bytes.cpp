@@ -109,10 +109,11 @@ void LatentByteRings::emit_load_k(Writer& w) const {
     w.line("if (lane == 0) mbarrier_arrive_expect_tx({}, {});", ring.full(0), of.bytes);
     chunk == 0 ? scales_.emit_load(w, of) : scales_.emit_load_none(w, of);
     for (int round = 0; round < operand.rounds(); ++round)
-      emit_boxes(w, round,
-                 {operand.copy(fmt::format("smem_raw_k + {} * {} + {}{}", ring.stage(), of.bytes,
-                                           round * 32 * piece, own_piece(piece)),
-                               "k", ring.full(0), chunk * p_.chunk_columns(), "n", round, kEvictFirst)});
+      operand.emit_boxes(
+          w, round,
+          {operand.copy(fmt::format("smem_raw_k + {} * {} + {}{}", ring.stage(), of.bytes, round * 32 * piece,
+                                    operand.own_piece(piece)),
+                        "k", ring.full(0), chunk * p_.chunk_columns(), "n", round, kEvictFirst)});
     ring.emit_step(w);
   }
   if (!p_.rope_apart()) return;
@@ -126,11 +127,11 @@ void LatentByteRings::emit_load_k(Writer& w) const {
     std::vector<std::string> lines;
     lines.reserve(static_cast<std::size_t>(p_.rope_panels()));
     for (int panel = 0; panel < p_.rope_panels(); ++panel)
-      lines.push_back(operand.copy(
-          fmt::format("smem_rope + {} * {} + {}{}", rope.stage(), p_.rope_bytes(),
-                      panel * p_.rope_tile().panel_bytes() + round * 32 * rope_piece, own_piece(rope_piece)),
-          "k_rope", rope.full(0), panel * 64, "n", round, kEvictFirst));
-    emit_boxes(w, round, lines);
+      lines.push_back(operand.copy(fmt::format("smem_rope + {} * {} + {}{}", rope.stage(), p_.rope_bytes(),
+                                               panel * p_.rope_tile().panel_bytes() + round * 32 * rope_piece,
+                                               operand.own_piece(rope_piece)),
+                                   "k_rope", rope.full(0), panel * 64, "n", round, kEvictFirst));
+    operand.emit_boxes(w, round, lines);
   }
   rope.emit_step(w);
 }

@@ -165,13 +165,6 @@ int default_rows(const Config& c) {
   return std::min(rows <= 16 ? 16 : rows <= 32 ? 32 : 64, most_rows(c));
 }
 
-/// The key's only value here.
-void only(std::optional<int>& key, int value, const Refusals& refuse, const char* pointer, const char* what,
-          std::string_view schedule) {
-  if (key && *key != value) refuse(schedule, {pointer}, what, std::to_string(value));
-  key = value;
-}
-
 bool choose_tile(DecodePlan& p, Config& c, const Refusals& refuse) {
   if (!c.BM) c.BM = default_rows(c);
   p.BM = *c.BM;
@@ -189,15 +182,13 @@ bool choose_tile(DecodePlan& p, Config& c, const Refusals& refuse) {
         std::to_string(most_rows(c)));
     return false;
   }
-  only(c.BN, p.BN, refuse, "/BN",
-       p.v_in_k ? "BN is the 64 rows of the matrix instruction, a key each, where V lies in K"
-       : p.wide ? "BN is the 64 rows of the matrix instruction, a key each, of wide rows of K or V"
-                : "BN is the 128 rows of the matrix instruction, a key each",
-       name_of(c));
-  only(c.num_threads, p.num_threads(), refuse, "/num_threads",
-       p.narrow ? "four warps of softmax, one for products, one for copies, four that convert"
-                : "four warps of softmax, one for products, one for copies",
-       name_of(c));
+  refuse.only(c.BN, p.BN, name_of(c), "/BN",
+              p.v_in_k ? "BN is the 64 rows of the matrix instruction, a key each, where V lies in K"
+              : p.wide ? "BN is the 64 rows of the matrix instruction, a key each, of wide rows of K or V"
+                       : "BN is the 128 rows of the matrix instruction, a key each");
+  refuse.only(c.num_threads, p.num_threads(), name_of(c), "/num_threads",
+              p.narrow ? "four warps of softmax, one for products, one for copies, four that convert"
+                       : "four warps of softmax, one for products, one for copies");
   if (c.swizzle && swizzle_bytes(c) != DecodePlan::kRowBytes)
     refuse("V20", {"/swizzle"}, fmt::format("{} tiles rows into swizzle spans of 128 bytes", name_of(c)),
            "128B");
@@ -279,13 +270,11 @@ void set_memory(DecodePlan& p) {
   p.smem_tmem = p.smem.add("tmem", 4, 4, "address of tensor memory");
 }
 
-/// Chunks of a latent slot, whole panels (V26): a product begins with the first that has come, and each is freed by its
-/// last reader. Nine instead of three are predicted to gain 2 % at 64 rows and nothing at 16, for 8 to 15 % more issue
+/// Chunks of a latent slot. Nine instead of three are predicted to gain 2 % at 64 rows and nothing at 16, for 8 to 15 % more issue
 /// slots.
 int chunks_of_latent(const DecodePlan& p) {
   if (p.narrow) return (p.k_columns + 127) / 128;
-  const int panels = padded(p.depth) / 64;
-  return panels % 3 == 0 ? 3 : panels % 2 == 0 ? 2 : 1;
+  return latent_chunks(padded(p.depth));
 }
 
 /// Chunks of K's columns: 128 of one or two slots, since the next tile's come as these are freed. At 64 rows and depth
@@ -356,10 +345,10 @@ bool choose_stages(DecodePlan& p, Config& c, const Refusals& refuse) {
   }
   c.num_kv_stages = p.num_kv_stages;
   if (p.has_chunks()) c.num_qk_stages = p.num_qk_stages;
-  only(c.BK, p.narrow ? (p.k_columns + 127) / 128 * 128 / p.num_qk_stages : p.rings.BK0, refuse, "/BK",
-       p.has_chunks() ? "BK is the depth in whole swizzle spans over num_qk_stages"
-                      : "K comes at once: BK is the depth in whole swizzle spans",
-       name_of(c));
+  refuse.only(c.BK, p.narrow ? (p.k_columns + 127) / 128 * 128 / p.num_qk_stages : p.rings.BK0, name_of(c),
+              "/BK",
+              p.has_chunks() ? "BK is the depth in whole swizzle spans over num_qk_stages"
+                             : "K comes at once: BK is the depth in whole swizzle spans");
   return true;
 }
 

@@ -101,10 +101,10 @@ void ByteRings::emit_load_bytes(Writer& w, const RawTensor& of) const {
   const int piece = operand.eff_page() * p_.row_bytes(of.columns);
   operand.emit_rows(w, of.name);
   for (int round = 0; round < operand.rounds(); ++round)
-    emit_boxes(w, round,
-               {operand.copy(fmt::format("smem_raw_{} + {} * {} + {}{}", of.name, ring.stage(), of.bytes,
-                                         round * 32 * piece, own_piece(piece)),
-                             of.name, ring.full(0), 0, "n", round, kEvictFirst)});
+    operand.emit_boxes(w, round,
+                       {operand.copy(fmt::format("smem_raw_{} + {} * {} + {}{}", of.name, ring.stage(),
+                                                 of.bytes, round * 32 * piece, operand.own_piece(piece)),
+                                     of.name, ring.full(0), 0, "n", round, kEvictFirst)});
   ring.emit_step(w);
 }
 
@@ -238,17 +238,6 @@ std::string Rings::issue_scores(int chunk) const {
                      p_.k->get());
 }
 
-void Rings::emit_boxes(Writer& w, int round, const std::vector<std::string>& lines) const {
-  const std::string condition = p_.operand->issues(round);
-  if (!condition.empty()) w.open("if ({})", condition);
-  for (const std::string& line : lines) w.line("{}", line);
-  if (!condition.empty()) w.close();
-}
-
-std::string Rings::own_piece(int piece_bytes) const {
-  return p_.operand->num_pages() > 1 ? fmt::format(" + lane * {}", piece_bytes) : "";
-}
-
 /// K or V of tile n into the next slot, chunk by chunk. Rotary columns of a tensor of their own are the last panels.
 void Rings::emit_load(Writer& w, const TMAConsumerPipeline& pipeline, const char* name) const {
   const auto& ring = pipeline.ring();
@@ -265,13 +254,14 @@ void Rings::emit_load(Writer& w, const TMAConsumerPipeline& pipeline, const char
       std::vector<std::string> lines;
       for (int panel = panels * chunk; panel < panels * (chunk + 1); ++panel) {
         const bool rotary = p_.rope > 0 && panel * 64 >= p_.k_columns;
-        const std::string to = fmt::format(
-            "{} + {}{}", pipeline.address(),
-            panel * pipeline.descriptor().tile().panel_bytes() + round * 32 * piece, own_piece(piece));
+        const std::string to =
+            fmt::format("{} + {}{}", pipeline.address(),
+                        panel * pipeline.descriptor().tile().panel_bytes() + round * 32 * piece,
+                        operand.own_piece(piece));
         lines.push_back(operand.copy(to, rotary ? "k_rope" : name, ring.full(chunk),
                                      panel * 64 - (rotary ? p_.k_columns : 0), "n", round, kEvictFirst));
       }
-      emit_boxes(w, round, lines);
+      operand.emit_boxes(w, round, lines);
     }
   }
   ring.emit_step(w);

@@ -9,6 +9,7 @@
 
 #include "generator/emit/prelude.hpp"
 #include "generator/emit/text_template.hpp"
+#include "generator/schedules/common/sm100_packed_rows.hpp"
 #include "generator/schedules/sm100_decode/key_scales.hpp"
 #include "generator/schedules/sm100_decode/parts.hpp"
 
@@ -82,10 +83,6 @@ class Rings {
   void emit_load(Writer& w, const TMAConsumerPipeline& pipeline, const char* name) const;
   /// Of a chunk of K that has come, into S' of this tile.
   std::string issue_scores(int chunk) const;
-  /// Lines of the lanes that issue boxes of a round.
-  void emit_boxes(Writer& w, int round, const std::vector<std::string>& lines) const;
-  /// Bytes from one piece of a tile to the next, for this lane's.
-  std::string own_piece(int piece_bytes) const;
   static constexpr int kConverters = 4;  ///< warps
 
   const DecodePlan& p_;
@@ -120,6 +117,7 @@ std::unique_ptr<const Rings> rings_of(const DecodePlan& plan, const KeyScales& s
 
 /// O' (+)= V' P', a block of columns of V after the other.
 void emit_issue_output(Writer& w, const DecodePlan& p, const Rings& rings);
+PackedRows packed_rows(const DecodePlan& p, const KeyScales& scales);
 /// Every hole of the kernel's text.
 Holes holes_of(const DecodePlan& p, const Rings& rings, const KeyScales& scales);
 

@@ -12,21 +12,13 @@ using sm90::MHAOperand;
 /// L2 policy of K and V: the pair reads them once.
 constexpr const char* kEvictFirst = "0x12F0000000000000ull";
 
-void emit_boxes(Writer& w, const MHAOperand& operand, int round, const std::vector<std::string>& lines) {
-  const std::string condition = operand.issues(round);
-  if (!condition.empty()) w.open("if ({})", condition);
-  for (const std::string& line : lines) w.line("{}", line);
-  if (!condition.empty()) w.close();
-}
-
-/// This lane's piece of a panel.
-std::string own_piece(const MHAOperand& operand) {
-  return operand.num_pages() > 1 ? fmt::format(" + lane * {}", operand.eff_page() * PairPlan::kRowBytes) : "";
+int piece_bytes(const MHAOperand& operand) {
+  return operand.eff_page() * PairPlan::kRowBytes;
 }
 
 /// Bytes in front of the pieces of a round.
 int of_round(const MHAOperand& operand, int round) {
-  return round * 32 * operand.eff_page() * PairPlan::kRowBytes;
+  return round * 32 * piece_bytes(operand);
 }
 
 }  // namespace
@@ -48,12 +40,12 @@ void emit_copy_k(Writer& w, const PairPlan& p) {
         const bool rotary = p.rope > 0 && panel * 64 >= p.k_columns;
         const std::string to =
             plus(k.address(), panel * k.descriptor().tile().panel_bytes() + of_round(operand, round)) +
-            own_piece(operand);
+            operand.own_piece(piece_bytes(operand));
         lines.push_back(operand.copy(to, rotary ? "k_rope" : "k", k.ring().full(chunk),
                                      panel * 64 - (rotary ? p.k_columns : 0), n, round, kEvictFirst,
                                      MHAOperand::Counted::by_pair));
       }
-      emit_boxes(w, operand, round, lines);
+      operand.emit_boxes(w, round, lines);
     }
   }
   k.ring().emit_step(w);
@@ -82,13 +74,13 @@ void emit_copy_v_part(Writer& w, const PairPlan& p, int part) {
         const std::string to =
             plus(v.address(), (panel + i) * v.descriptor().tile().panel_bytes() +
                                   part * rows * PairPlan::kRowBytes + of_round(operand, round)) +
-            own_piece(operand);
+            operand.own_piece(piece_bytes(operand));
         lines.push_back(
             operand.copy(to, "k", v.ring().full(chunk),
                          plus(fmt::format("rank * {}", width), block * PairPlan::kColumns + 64 * i), n, round,
                          kEvictFirst));
       }
-      emit_boxes(w, operand, round, lines);
+      operand.emit_boxes(w, round, lines);
     }
     panel += width / 64;
   }

@@ -1,6 +1,4 @@
 // The text of an sm100_latent_pair kernel: parameters, prelude, what the sections of its template leave open.
-#include <fmt/ranges.h>
-
 #include "base/plural.hpp"
 #include "generator/emit/head.hpp"
 #include "generator/emit/manifest_of.hpp"
@@ -11,6 +9,7 @@
 #include "generator/layout/tcgen05.hpp"
 #include "generator/schedules/common/decode_text.hpp"
 #include "generator/schedules/common/gather4.hpp"
+#include "generator/schedules/common/sm100_packed_rows.hpp"
 #include "generator/schedules/sm100_latent_pair/parts.hpp"
 #include "generator/systems/sm100/plain_build.hpp"
 
@@ -19,6 +18,16 @@ namespace {
 
 using Kind = KernelParam::Kind;
 using sm90::MHAOperand;
+
+PackedRows packed_rows(const PairPlan& p) {
+  return {.config = p.config,
+          .stream = *p.stream,
+          .results = p.results,
+          .hidden = p.hidden,
+          .rows = p.kRows,
+          .part_floats = p.kBlocks * p.partial_floats(),
+          .own_part = fmt::format(" + rank * {}", p.partial_floats())};
+}
 
 std::vector<KernelParam> kernel_params(const PairPlan& p) {
   const TensorMapSpec map = p.operand->map(64, p.kRowBytes, gather4_l2_promotion(p.config, 128));
@@ -29,13 +38,7 @@ std::vector<KernelParam> kernel_params(const PairPlan& p) {
   p.results.add_pointers(params);
   if (!p.stream->by_rows()) add(Kind::pointer, "workspace"), add(Kind::pointer, "item_counters");
   for (KernelParam& param : p.operand->params()) params.push_back(std::move(param));
-  add_problem_params(params, *p.stream);
-  const bool ragged = p.stream->ragged_q();
-  p.results.add_total(params, ragged);
-  add_query_strides(params, ragged);
-  add_score_params(params, *p.mask, *p.modifier);
-  for (const char* name : p.modifier->factors()) add(Kind::f32, name);
-  p.hidden.add_params(params, p.config);
+  packed_rows(p).add_params(params, *p.mask, *p.modifier);
   return without_fixed_heads(std::move(params), p.config);
 }
 
@@ -240,17 +243,11 @@ constexpr std::pair<const char*, Emit> kBlocks[] = {
      [](Writer& w, const PairPlan& p) { p.k->ring().emit_state(w, true), p.v->ring().emit_state(w, true); }},
     {"copy_k", emit_copy_k},
     {"copy_v", emit_copy_v},
-    {"look_at_sum", [](Writer& w, const PairPlan& p) { p.hidden.emit_look_at(w, "out"); }},
-    {"parts", [](Writer& w, const PairPlan& p) { p.stream->emit_parts(w, p.kBlocks * p.partial_floats()); }},
     {"repair", emit_repair},
 };
 
 void add_numbers(Holes& holes, const PairPlan& p) {
-  const std::pair<const char*, int> numbers[] = {{"ov_depth", p.ov_depth},
-                                                 {"quads", p.ov_depth / 4},
-                                                 {"pieces", p.pieces()},
-                                                 {"block_floats", p.partial_floats()},
-                                                 {"part_rows", p.kRows * p.ov_depth},
+  const std::pair<const char*, int> numbers[] = {{"pieces", p.pieces()},
                                                  {"smem_exchange", p.smem_exchange},
                                                  {"smem_table", p.smem_table},
                                                  {"mbar", p.smem_barriers},
@@ -293,9 +290,6 @@ std::string store_output_row(const PairPlan& p) {
 }
 
 void add_texts(Holes& holes, const PairPlan& p) {
-  const bool ragged = p.stream->ragged_q();
-  std::vector<std::string> members;
-  for (const auto& m : p.stream->members()) members.emplace_back(m.role);
   const std::pair<const char*, std::string> texts[] = {
       {"scores_kind", word(layout::tcgen05_instruction(p.config.dtype, p.kItemRows, p.kKeys, false))},
       {"q_high", word(p.q_descriptor().high())},
@@ -309,7 +303,6 @@ void add_texts(Holes& holes, const PairPlan& p) {
       {"load_output", p.output_access().load()},
       {"store_output", p.output_access().store()},
       {"first_column", first_column(p)},
-      {"members", fmt::format("{}", fmt::join(members, ", "))},
       {"factor", p.modifier->scale_log2()},
       {"prefetch_rope", p.rope > 0 ? "prefetch_tensor_map(&k_rope_map);" : ""},
       {"odd_flag", p.hidden.on() ? fmt::format("*(int*)(smem_bytes + {}) = 0;", p.smem_odd) : ""},
@@ -321,32 +314,19 @@ void add_texts(Holes& holes, const PairPlan& p) {
            ? ""
            : "if (launch_before != 2) wait_for_launch_before();  // it reads lengths, which the range did not need"},
       {"q_real", p.padded_depth() == p.depth ? "" : fmt::format(" && c < {}", p.depth / 8)},
-      {"q_at",
-       fmt::format(
-           "q + {}(s.sequence.q_start + row_query[r]) * q_stride_seq + row_head[r] * q_stride_head + 8 * c",
-           ragged ? "" : "s.batch * q_stride_batch + ")},
-      {"o_batch", ragged ? "" : "s.batch * o_stride_batch + "},
-      {"lse_row",
-       ragged ? "(long long)row_head[row] * total_q + s.sequence.q_start + row_query[row]"
-              : "((long long)s.batch * heads_q + row_head[row]) * s.sequence.seqlen_q + row_query[row]"},
       {"store_width", *p.config.out_dtype == DType::f32 ? "4" : "8"},
       {"column_real", column_real(p)},
-      {"part_column_real", column_real(p)},
-      {"store_output_row", store_output_row(p)},
-      {"part", p.stream->part(p.kBlocks * p.partial_floats())},
-      {"store_four", store_four(*p.config.out_dtype, "output_row(row) + 4 * c", "out.x * inverse",
-                                "out.y * inverse", "out.z * inverse", "out.w * inverse")}};
+      {"store_output_row", store_output_row(p)}};
   for (const auto& [name, text] : texts) holes.text(name, text);
 }
 
 Holes holes_of(const PairPlan& p) {
   Holes holes;
+  packed_rows(p).add_holes(holes);
   add_numbers(holes, p);
   add_texts(holes, p);
   for (const auto& block : kBlocks)
     holes.lines(block.first, lines_of([&](Writer& w) { block.second(w, p); }));
-  holes.when("splits", p.stream->splits()).when("sink", p.results.sink()).when("lse", p.results.lse());
-  holes.when("hidden", p.hidden.on());
   holes.lines("epilogue", fill_section("sm100_latent_pair.cuh", "epilogue", holes));
   return holes;
 }

@@ -51,29 +51,16 @@ bool check_meaning(const Config& c, Violations& out) {
   return check.passed();
 }
 
-/// The key's only value here.
-void only(std::optional<int>& key, int value, const Refusals& refuse, const char* pointer, const char* what,
-          std::string_view schedule) {
-  if (key && *key != value) refuse(schedule, {pointer}, what, std::to_string(value));
-  key = value;
-}
-
 void choose_tile(Config& c, const Refusals& refuse) {
   const std::string_view name = name_of(c);
-  only(c.BM, PairPlan::kItemRows, refuse, "/BM", "BM, the packed query rows of both blocks, is 128", name);
-  only(c.BN, PairPlan::kKeys, refuse, "/BN", "BN is 128, of whose rows of K each block has 64", name);
-  only(c.num_threads, PairPlan::kThreads, refuse, "/num_threads",
-       "four warps of softmax, one for products, one for copies", name);
+  refuse.only(c.BM, PairPlan::kItemRows, name, "/BM", "BM, the packed query rows of both blocks, is 128");
+  refuse.only(c.BN, PairPlan::kKeys, name, "/BN", "BN is 128, of whose rows of K each block has 64");
+  refuse.only(c.num_threads, PairPlan::kThreads, name, "/num_threads",
+              "four warps of softmax, one for products, one for copies");
   if (c.swizzle && swizzle_bytes(c) != PairPlan::kRowBytes)
     refuse("V20", {"/swizzle"}, fmt::format("{} tiles rows into swizzle spans of 128 bytes", name), "128B");
   c.swizzle = SwizzleMode::b128;
   c.pair_cta = true;
-}
-
-/// Chunks of K's columns, whole panels (V26): a product begins with the first that has come, and each is freed behind it.
-int usual_chunks(int padded_depth) {
-  const int panels = padded_depth / 64;
-  return panels % 3 == 0 ? 3 : panels % 2 == 0 ? 2 : 1;
 }
 
 void set_rings(PairPlan& p) {
@@ -116,7 +103,7 @@ void set_memory(PairPlan& p) {
 
 bool choose_stages(PairPlan& p, Config& c, const Refusals& refuse) {
   const int most = target_info(c.target).smem_bytes;
-  p.num_qk_stages = c.num_qk_stages.value_or(usual_chunks(p.padded_depth()));
+  p.num_qk_stages = c.num_qk_stages.value_or(latent_chunks(p.padded_depth()));
   p.num_kv_stages = c.num_kv_stages.value_or(kMostStages);
   while (set_rings(p), set_memory(p), !c.num_kv_stages && p.smem.bytes() > most && p.num_kv_stages > 1)
     --p.num_kv_stages;
@@ -133,8 +120,8 @@ bool choose_stages(PairPlan& p, Config& c, const Refusals& refuse) {
     return false;
   }
   c.num_kv_stages = p.num_kv_stages, c.num_qk_stages = p.num_qk_stages;
-  only(c.BK, p.rings.BK0, refuse, "/BK", "BK is the depth in whole swizzle spans over num_qk_stages",
-       name_of(c));
+  refuse.only(c.BK, p.rings.BK0, name_of(c), "/BK",
+              "BK is the depth in whole swizzle spans over num_qk_stages");
   return true;
 }
 

@@ -195,6 +195,13 @@ std::string MHAOperand::issues(int round) const {
   return pieces >= 32 ? "" : fmt::format("lane < {}", pieces);
 }
 
+void MHAOperand::emit_boxes(Writer& w, int round, const std::vector<std::string>& lines) const {
+  const std::string condition = issues(round);
+  if (!condition.empty()) w.open("if ({})", condition);
+  for (const std::string& line : lines) w.line("{}", line);
+  if (!condition.empty()) w.close();
+}
+
 void MHAOperand::emit_load_scales(Writer& w, const std::string& n, const ScaleSlot& to) const {
   const std::string& name = to.tensor;
   for (int i = 0; i < BN_ / 32; ++i) {

@@ -143,6 +143,11 @@ class MHAOperand {
   }
   /// Condition under which this lane issues a box, and how many boxes a lane may have.
   std::string issues(int round) const;
+  /// Lines of the lanes that have a box in a round; emitted, what such a lane adds to the address of the first of them.
+  void emit_boxes(Writer& w, int round, const std::vector<std::string>& lines) const;
+  std::string own_piece(int piece_bytes) const {
+    return num_pages() > 1 ? " + lane * " + std::to_string(piece_bytes) : "";
+  }
   int rounds() const { return (num_pages() + 31) / 32; }
 
   /// create_scale_tma_tile: the map of a tensor of scales by head and token.
