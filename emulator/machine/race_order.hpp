@@ -1,4 +1,4 @@
-// An access to shared memory as the race tracker judges it, and whom it follows. For race_cells.cpp alone.
+// An access to shared memory as the race tracker judges it, and whom it follows. For race_cells.cpp and race_writers.cpp.
 #pragma once
 
 #include <algorithm>
