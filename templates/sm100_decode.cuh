@@ -32,10 +32,22 @@ __device__ __forceinline__ float over_lanes(const float* of_rows, int lane, Op o
   return x[0];
 }
 
+${store_two_rows}
+
+//@ section store_two_rows
 // P of two packed rows, of this thread's key: 16 bits each.
 __device__ __forceinline__ void store_two_rows(u32 first, u32 second, u32 pair) {
   asm volatile("{ .reg .b16 lo, hi; mov.b32 {lo, hi}, %2; st.shared.b16 [%0], lo; st.shared.b16 [%1], hi; }" ::"r"(first),
                "r"(second), "r"(pair)
+               : "memory");
+}
+
+//@ section store_two_rows_e4m3
+// P of two packed rows, of this thread's key: a byte each; over 448 is 448.
+__device__ __forceinline__ void store_two_rows(u32 first, u32 second, float a, float b) {
+  asm volatile("{ .reg .b16 pair, next; cvt.rn.satfinite.e4m3x2.f32 pair, %3, %2; shr.b16 next, pair, 8;\n"
+               "  st.shared.b8 [%0], pair; st.shared.b8 [%1], next; }" ::"r"(first),
+               "r"(second), "f"(a), "f"(b)
                : "memory");
 }
 
@@ -172,7 +184,7 @@ if (warp < 4) {
   float* const row_steep = row_alpha + ${BM};
   const int first_own = ${own_row};  // this lane keeps the maxima of packed rows from here on, ${fold} apart, the same in every warp
   ${score_row}
-  // P: row of 64 keys, 128 bytes, swizzled; 16-byte chunk c of row r is at chunk c ^ (r % 8)
+  // P: row of 64 keys, ${row_bytes} bytes, swizzled; 16-byte chunk c of row r is at chunk c ^ (${swap})
   const u32 p_at = smem_p + ${p_at}, p_chunk = (${p_chunk}) << 4;
   ${arrivals}
   ${v_state}
@@ -192,7 +204,8 @@ if (warp < 4) {
 #pragma unroll ${q_ahead}
     for (int round = 0; round < ${q_rounds}; ++round) {
       const int i = 128 * round + threadIdx.x, r = i / ${q_chunks}, c = i % ${q_chunks};
-      const u32 at = smem_q + (c / 8) * ${q_panel} + r * 128 + (((c % 8) ^ (r % 8)) << 4);
+      ${q_end}
+      const u32 at = smem_q + (c / ${row_chunks}) * ${q_panel} + r * ${row_bytes} + (((c % ${row_chunks}) ^ (${swap})) << 4);
       ${copy_q}
     }
     ${q_copied}
@@ -229,16 +242,17 @@ ${tile_scale}
       for (int i = 0; i < ${own}; ++i) {
         const float* const of_row = exchange + first_own + ${fold} * i;
         const float tile_max = fmaxf(fmaxf(of_row[0], of_row[${BM}]), fmaxf(of_row[2 * ${BM}], of_row[3 * ${BM}]));
-        // The old maximum stays while it grew by no more than 2^8: P stays in range, and O' as it is.
+        // The old maximum stays while it grew by no more than 2^${threshold}: P stays in range, and O' as it is.
         float alpha = 1.0f;
-        if ((tile_max - row_max[i]) * factor > 8.0f) {
+        if ((tile_max - row_max[i]) * factor > ${threshold}.0f) {
           alpha = rescale_factor(row_max[i], tile_max, factor);
           row_max[i] = tile_max;
           grew = true;
         }
         float base = row_max[i] == -kInfinity ? 0.0f : row_base(row_max[i], factor), before = 0.0f;
         if (is_steep(base)) before = row_max[i], base = 0.0f, steep = true;
-        if (${one_copy}) row_base_of[first_own + ${fold} * i] = base, row_alpha[first_own + ${fold} * i] = alpha, row_steep[first_own + ${fold} * i] = before;
+        ${base_note}
+        if (${one_copy}) row_base_of[first_own + ${fold} * i] = base${base_shift}, row_alpha[first_own + ${fold} * i] = alpha, row_steep[first_own + ${fold} * i] = before;
       }
       grew = __any_sync(0xffffffffu, grew), steep = __any_sync(0xffffffffu, steep);
       __syncwarp();  // every lane sees the rows of the others
@@ -267,8 +281,8 @@ ${weigh}
       ${p_place}
 #pragma unroll
       for (int r = 0; r < ${score_rows}; r += 2)
-        store_two_rows(${p_of_tile} + r * 128 + (p_chunk ^ (r % 8 << 4)), ${p_of_tile} + (r + 1) * 128 + (p_chunk ^ ((r + 1) % 8 << 4)),
-                       ${pack}(s_acc[r], s_acc[r + 1]));
+        store_two_rows(${p_of_tile} + r * ${row_bytes} + (p_chunk ^ (${swap} << 4)), ${p_of_tile} + (r + 1) * ${row_bytes} + (p_chunk ^ (${next_swap} << 4)),
+                       ${p_value});
       ${zero_tail}
       ${softmax_step}
       fence_proxy_async();
@@ -425,7 +439,7 @@ tcgen05_fence_after();
 const int v_rows = max(s.sequence.seqlen_k - n * ${BN}, 0);
 if (v_rows < ${BN}) {
   ${wait_v}
-  for (int i = v_rows * 8 + threadIdx.x; i < ${BN} * 8; i += 128) {
+  for (int i = v_rows * ${row_chunks} + threadIdx.x; i < ${BN} * ${row_chunks}; i += 128) {
     ${zero_v}
   }
 }

@@ -10,13 +10,7 @@ constexpr u32 kQHigh = ${q_high}, kKHigh = ${k_high}, kPHigh = ${p_high}, kVHigh
 
 ${issue_scores}
 ${issue_output}
-// Two scores to P: 2^(s * factor - shift), added to the row's sums, rounded and packed.
-__device__ __forceinline__ u32 exponentials(float a, float b, float factor, float shift, float2& sum) {
-  fma_pair(a, b, factor, -shift);
-  a = exp2_approx(a), b = exp2_approx(b);
-  add_pair(sum, a, b);
-  return ${p_pack}(a, b);
-}
+${exponentials}
 
 // O of this lane's row times a factor.
 __device__ __forceinline__ void rescale_output(u32 o, float alpha) {
@@ -33,6 +27,42 @@ __device__ __forceinline__ void rescale_output(u32 o, float alpha) {
 
 // The column of O that a thread's piece begins with: its lanes have one half of each block of columns.
 __device__ __forceinline__ int first_column(int piece, int half) { return ${first_column}; }
+
+//@ section exponentials
+// Two scores to P: 2^(s * factor - shift), added to the row's sums, rounded and packed.
+__device__ __forceinline__ u32 exponentials(float a, float b, float factor, float shift, float2& sum) {
+  fma_pair(a, b, factor, -shift);
+  a = exp2_approx(a), b = exp2_approx(b);
+  add_pair(sum, a, b);
+  return ${p_pack}(a, b);
+}
+
+//@ section exponentials_e4m3
+// Four scores to P: 2^(s * factor - shift), added to the row's sums, rounded and packed.
+__device__ __forceinline__ u32 exponentials(float a, float b, float c, float d, float factor, float shift, float2& sum_a,
+                                            float2& sum_b) {
+  fma_pair(a, b, factor, -shift);
+  fma_pair(c, d, factor, -shift);
+  a = exp2_approx(a), b = exp2_approx(b), c = exp2_approx(c), d = exp2_approx(d);
+  add_pair(sum_a, a, b);
+  add_pair(sum_b, c, d);
+  return pack_e4m3(a, b, c, d);
+}
+
+//@ section probabilities
+u32 p[32];
+#pragma unroll
+for (int i = 0; i < 64; i += 4) {
+  p[i / 2] = exponentials(s_acc[i], s_acc[i + 1], factor, shift, sum_a);
+  p[i / 2 + 1] = exponentials(s_acc[i + 2], s_acc[i + 3], factor, shift, sum_b);
+}
+
+//@ section probabilities_e4m3
+shift -= ${top}.0f;  // P is up to 2^${top}, and what is small far above the least E4M3
+u32 p[16];
+#pragma unroll
+for (int i = 0; i < 64; i += 4)
+  p[i / 4] = exponentials(s_acc[i], s_acc[i + 1], s_acc[i + 2], s_acc[i + 3], factor, shift, sum_a, sum_b);
 
 //@ section setup
 extern __shared__ __align__(1024) unsigned char smem_bytes[];
@@ -77,8 +107,8 @@ if (warp < 4) {
   int* const row_head = row_query + 64;
   // what a thread has found of its row, and the row's other thread; of even and odd tiles
   const u32 own_at = smem + ${smem_exchange} + 4 * threadIdx.x, other_at = own_at ^ 256;
-  // P: row of 64 keys, 128 bytes, swizzled; 16-byte chunk c of row r is at chunk c ^ (r % 8)
-  const u32 p_at = smem_p + half * 8192 + row * 128, p_swizzle = (row % 8) << 4;
+  // P: row of 64 keys, ${row_bytes} bytes, swizzled; 16-byte chunk c of row r is at chunk c ^ (${swap})
+  const u32 p_at = smem_p + half * ${panel} + row * ${row_bytes}, p_swizzle = (${row_swap}) << 4;
   ${arrivals}
   ${v_state}
   u32 s_buffer = 0, s_phase = 0, o_phase = 0;
@@ -97,7 +127,7 @@ if (warp < 4) {
 #pragma unroll 4
     for (int round = 0; round < ${q_rounds}; ++round) {
       const int i = 128 * round + threadIdx.x, r = i / ${q_chunks}, c = i % ${q_chunks};
-      const u32 at = smem_q + (c / 8) * 8192 + r * 128 + (((c % 8) ^ (r % 8)) << 4);
+      const u32 at = smem_q + (c / ${row_chunks}) * ${panel} + r * ${row_bytes} + (((c % ${row_chunks}) ^ (${swap})) << 4);
       if (r < rows${q_real}) {
         copy_async_16(at, ${q_at});
       } else {
@@ -109,6 +139,7 @@ if (warp < 4) {
     __syncwarp();
     if (lane == 0) mbarrier_arrive_cluster(mbar_q_full, 0);
     ${limits}
+    ${head_scale}
     float row_max = -kInfinity, row_sum = 0.0f;  // of the row over all keys; over this thread's keys
 #pragma unroll 1
     for (int n = s.tile_begin; n < s.tile_end; ++n) {
@@ -117,6 +148,7 @@ if (warp < 4) {
       tcgen05_fence_after();
       float s_acc[64];
       ${load_scores}(s_acc, tmem_lanes + s_buffer * 64);
+      ${scale_scores}
       ${scores}
       // the row's largest score: of this thread's keys, then of the other's
       float max_a = -kInfinity, max_b = -kInfinity, max_c = -kInfinity, max_d = -kInfinity;
@@ -130,9 +162,9 @@ if (warp < 4) {
       named_barrier_sync(1 + warp % 2, 64);
       tile_max = fmaxf(tile_max, load_shared_float(other_at + 512 * s_buffer));
       s_phase ^= s_buffer, s_buffer ^= 1;
-      // The old maximum stays while it grew by no more than 2^8: P stays in range, and O as it is.
+      // The old maximum stays while it grew by no more than 2^${threshold}: P stays in range, and O as it is.
       float alpha = 1.0f;
-      if ((tile_max - row_max) * factor > 8.0f) {
+      if ((tile_max - row_max) * factor > ${threshold}.0f) {
         alpha = rescale_factor(row_max, tile_max, factor);
         row_max = tile_max;
       }
@@ -145,12 +177,7 @@ if (warp < 4) {
       }
       // P = 2^(S - base)
       float2 sum_a = make_float2(0.0f, 0.0f), sum_b = make_float2(0.0f, 0.0f);
-      u32 p[32];
-#pragma unroll
-      for (int i = 0; i < 64; i += 4) {
-        p[i / 2] = exponentials(s_acc[i], s_acc[i + 1], factor, shift, sum_a);
-        p[i / 2 + 1] = exponentials(s_acc[i + 2], s_acc[i + 3], factor, shift, sum_b);
-      }
+      ${probabilities}
       row_sum = fmaf(row_sum, alpha, (sum_a.x + sum_a.y) + (sum_b.x + sum_b.y));
       if (n > s.tile_begin) {
         // P V of the tile before has ended: P's place is free, and O follows the maxima
@@ -160,13 +187,13 @@ if (warp < 4) {
         if (__any_sync(0xffffffffu, alpha != 1.0f)) rescale_output(tmem_lanes + 128, alpha);
       }
 #pragma unroll
-      for (int i = 0; i < 8; ++i)
+      for (int i = 0; i < ${row_chunks}; ++i)
         store_shared_16(p_at + ((i << 4) ^ p_swizzle), make_uint4(p[4 * i], p[4 * i + 1], p[4 * i + 2], p[4 * i + 3]));
       // rows of V past this sequence belong to others: zero them, since 0 * NaN is NaN
       const int v_rows = max(s.sequence.seqlen_k - n * 128, 0);
       if (v_rows < 128) {
         ${wait_v}
-        for (int i = v_rows * 8 + threadIdx.x; i < 1024; i += 128) {
+        for (int i = v_rows * ${row_chunks} + threadIdx.x; i < 128 * ${row_chunks}; i += 128) {
           ${zero_v}
         }
       }

@@ -5,7 +5,7 @@
 // 1 / sum of a finished row (0 where no key was visible), and its LSE
 const auto finish = [&](int row, float maximum, float sum, bool first) {
 //@ if sink
-  float top = maximum * (factor * 0.693147181f);
+  float top = maximum * (factor * 0.693147181f)${top_shift};
   // the sink is one more logit, without a value
   const float logit = sink[row_head[row]], higher = fmaxf(top, logit);
   const bool visible = sum != 0.0f;  // some key is, though it may count for nothing beside the sink
@@ -15,7 +15,7 @@ const auto finish = [&](int row, float maximum, float sum, bool first) {
 //@ end
 //@ if lse
 //@ if !sink
-  const float top = maximum * (factor * 0.693147181f);  // in log2 units a logit near the largest float is none
+  const float top = maximum * (factor * 0.693147181f)${top_shift};  // in log2 units a logit near the largest float is none
   const bool visible = sum != 0.0f;
 //@ end
   if (first && row < rows) lse[${lse_row}] = visible ? top + log2_approx(sum) * 0.693147181f : -kInfinity;

@@ -227,11 +227,12 @@ bool pairs_latent_rows(const Config& c) {
   if (c.schedule) return c.schedule->starts_with("sm100_latent_pair");
   if (!c.v_from_k.value_or(false)) return false;
   if (c.pair_cta) return *c.pair_cta;
-  const bool halves = size_of(c.dtype) == 2 && c.kv_dtype.value_or(c.dtype) == c.dtype;
+  const bool as_stored =
+      (size_of(c.dtype) == 2 || is_fp8(c.dtype)) && c.kv_dtype.value_or(c.dtype) == c.dtype;
   // Of up to 64 rows the second block would have none.
   const bool many = c.operation == Operation::prefill || packed_rows(c, 64) > 64;
-  const bool one_tensor = !c.score_mod || c.score_mod->tensors.size() <= 1;
-  return halves && many && one_tensor && !c.BM && !c.BN && !c.num_threads;
+  const bool few_tensors = !c.score_mod || c.score_mod->tensors.size() <= (is_fp8(c.dtype) ? 0u : 1u);
+  return as_stored && many && few_tensors && !c.BM && !c.BN && !c.num_threads;
 }
 
 bool has_decode_tiles(const Config& c) {
@@ -240,7 +241,9 @@ bool has_decode_tiles(const Config& c) {
 }
 
 bool is_wide_for_128_keys(const Config& c) {
-  return !c.v_from_k.value_or(false) && (c.depth > 192 || c.ov_depth.value_or(c.depth) > 128);
+  // as many bytes as 16 bits take
+  const auto [depth, ov_depth] = is_fp8(c.dtype) ? std::pair{256, 256} : std::pair{192, 128};
+  return !c.v_from_k.value_or(false) && (c.depth > depth || c.ov_depth.value_or(c.depth) > ov_depth);
 }
 
 bool has_one_query_tile(const Config& c) {

@@ -181,7 +181,7 @@ __device__ __forceinline__ int atomic_add_acq_rel(int* at, int value) {
 }
 
 // 16 bytes from global to shared memory, on their way when the thread goes on.
-__device__ __forceinline__ void copy_async_16(u32 dst, const u16* src) {
+__device__ __forceinline__ void copy_async_16(u32 dst, const void* src) {
   asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(dst), "l"(src) : "memory");
 }
 // Returns once this thread's copies are there.

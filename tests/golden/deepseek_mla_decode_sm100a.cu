@@ -195,7 +195,7 @@ __device__ __forceinline__ int atomic_add_acq_rel(int* at, int value) {
 }
 
 // 16 bytes from global to shared memory, on their way when the thread goes on.
-__device__ __forceinline__ void copy_async_16(u32 dst, const u16* src) {
+__device__ __forceinline__ void copy_async_16(u32 dst, const void* src) {
   asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(dst), "l"(src) : "memory");
 }
 // Returns once this thread's copies are there.
@@ -783,7 +783,7 @@ kiln_deepseek_mla_decode_sm100a(const __grid_constant__ TensorMap k_map,
         // P = 2^(S - base)
         float2 sum_a = make_float2(0.0f, 0.0f), sum_b = make_float2(0.0f, 0.0f);
         u32 p[32];
-  #pragma unroll
+        #pragma unroll
         for (int i = 0; i < 64; i += 4) {
           p[i / 2] = exponentials(s_acc[i], s_acc[i + 1], factor, shift, sum_a);
           p[i / 2 + 1] = exponentials(s_acc[i + 2], s_acc[i + 3], factor, shift, sum_b);
@@ -804,7 +804,7 @@ kiln_deepseek_mla_decode_sm100a(const __grid_constant__ TensorMap k_map,
         if (v_rows < 128) {
           mbarrier_wait(mbar_v_full, v_phase);
           mbarrier_wait(mbar_v_full + 8, v_phase);
-          for (int i = v_rows * 8 + threadIdx.x; i < 1024; i += 128) {
+          for (int i = v_rows * 8 + threadIdx.x; i < 128 * 8; i += 128) {
             zero_16_bytes(smem_v + 0 + i * 16);
             zero_16_bytes(smem_v + 16384 + i * 16);
             zero_16_bytes(smem_v + 32768 + i * 16);

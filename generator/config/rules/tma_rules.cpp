@@ -117,9 +117,10 @@ std::optional<FA4Config> fa4(const Config& c) {
 }
 
 std::string v24(const Config& c) {
+  const int keys = c.v_from_k.value_or(false) && is_fp8(c.dtype) ? 128 : 64;
   if (c.operation == Operation::prefill && has_wide_rows(c) && !pairs_latent_rows(c) &&
-      (c.BM.value_or(64) > 64 || c.BN.value_or(64) > 64))
-    return "rows of over 256 columns have tiles of up to 64 packed rows, and of 64 keys";
+      (c.BM.value_or(64) > 64 || c.BN.value_or(keys) > keys))
+    return fmt::format("rows of over 256 columns have tiles of up to 64 packed rows, and of {} keys", keys);
   const auto config = fa4(c);
   if (!config) return "";
   const int BN = c.BN.value_or(config->BN), outputs = config->params.single_o ? 1 : 2;

@@ -27,14 +27,14 @@ void PackedRows::add_holes(Holes& holes) const {
   holes.text(
       "q_at",
       fmt::format(
-          "q + {}(s.sequence.q_start + row_query[r]) * q_stride_seq + row_head[r] * q_stride_head + 8 * c",
-          ragged ? "" : "s.batch * q_stride_batch + "));
+          "q + {}(s.sequence.q_start + row_query[r]) * q_stride_seq + row_head[r] * q_stride_head + {} * c",
+          ragged ? "" : "s.batch * q_stride_batch + ", q_chunk));
   holes.text("o_batch", ragged ? "" : "s.batch * o_stride_batch + ");
   holes.text("lse_row",
              ragged
                  ? "(long long)row_head[row] * total_q + s.sequence.q_start + row_query[row]"
                  : "((long long)s.batch * heads_q + row_head[row]) * s.sequence.seqlen_q + row_query[row]");
-  holes.text("value_factor", value_factor).text("value_scale", value_scale);
+  holes.text("top_shift", top_shift).text("value_factor", value_factor).text("value_scale", value_scale);
   holes.number("ov_depth", ov_depth).number("quads", ov_depth / 4).number("part_rows", rows * ov_depth);
   holes.text("part", stream.part(part_floats)).text("own_part", own_part);
   holes.lines("parts", lines_of([&](Writer& w) { stream.emit_parts(w, part_floats); }));

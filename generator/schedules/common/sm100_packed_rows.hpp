@@ -27,6 +27,8 @@ struct PackedRows {
   /// Emitted: what a block adds to the address of such a part, and factors of O beside the row's sum, with a sink and
   /// without.
   std::string own_part = {}, value_factor = {}, value_scale = "1.0f";
+  int q_chunk = 8;             ///< elements of Q in 16 bytes
+  std::string top_shift = {};  ///< emitted: off the maximum of a row in natural units, where sums are larger
 
   /// Parameters from the problem on: lengths, strides, masks and modifiers.
   void add_params(std::vector<KernelParam>& params, const Mask& mask, const ScoreModifier& modifier) const;

@@ -4,7 +4,8 @@
 namespace kiln::sm100 {
 
 void emit_issue_scores(Writer& w, const DecodePlan& p) {
-  const int chunks = p.k->num_qk_stages_effective(), steps = p.k->panels_per_chunk() * 4;
+  const int chunks = p.k->num_qk_stages_effective(),
+            steps = p.k->panels_per_chunk() * kSpanColumns / p.step_columns();
   for (int chunk = 0; chunk < chunks; ++chunk) {
     w.open("__device__ __forceinline__ void issue_scores{}(u32 s, u32 k, u32 q)",
            chunks > 1 ? fmt::format("_{}", chunk) : "");

@@ -96,8 +96,6 @@ void add_numbers(Holes& holes, const DecodePlan& p) {
                                                  {"o", p.tmem_o()},
                                                  {"p_panel", p.p_tile().panel_bytes()},
                                                  {"q_panel", p.q_tile().panel_bytes()},
-                                                 {"q_chunks", p.padded_depth() / 8},
-                                                 {"q_rounds", p.BM * p.padded_depth() / 8 / 128},
                                                  {"q_ahead", 4},
                                                  {"key_panel", p.k->descriptor().tile().panel_bytes()},
                                                  {"tile_scales", 4 * p.BN},
@@ -142,8 +140,6 @@ void add_texts(Holes& holes, const DecodePlan& p, const Rings& rings) {
       {"p_get", rings.p_get()},
       {"one_copy", p.one_copy()},
       {"load_scores", p.scores_access().load()},
-      {"pack", pack_name(type)},
-      {"q_real", p.padded_depth() == p.depth ? "" : fmt::format(" && c < {}", p.depth / 8)},
       {"q_value", query_value(p)},
       {"prefetch_v", rings.prefetch_v()},
       {"converters_note", rings.converters_note()},
@@ -158,16 +154,17 @@ struct LaneTexts {
   std::string of_row, of_key, score_row, p_at, p_chunk;
 };
 LaneTexts lane_texts(const DecodePlan& p) {
+  const std::string span = fmt::format("(warp / 2) * {} + ", p.p_tile().panel_bytes());
   if (p.halves())
     return {
         "its half of the warp.", "in two lanes, with its scores of half of the packed rows each",
         fmt::format("const int score_row = lane / 16 * {};  // the first packed row of this lane's scores\n",
                     p.score_rows()),
-        "score_row * 128 + (lane % 8) * 2", "warp * 2 + lane % 16 / 8"};
+        p.fp8 ? "score_row * 64 + lane % 16" : "score_row * 128 + (lane % 8) * 2",
+        p.fp8 ? "warp" : "warp * 2 + lane % 16 / 8"};
   return {fmt::format("the warp: of row {} in each lane.", p.own_row()),
-          "a thread, with its scores of all packed rows", "",
-          fmt::format("(warp / 2) * {} + (lane % 8) * 2", p.p_tile().panel_bytes()),
-          "(warp % 2) * 4 + lane / 8"};
+          "a thread, with its scores of all packed rows", "", span + (p.fp8 ? "lane % 16" : "(lane % 8) * 2"),
+          p.fp8 ? "(warp % 2) * 2 + lane / 16" : "(warp % 2) * 4 + lane / 8"};
 }
 
 void add_lanes(Holes& holes, const DecodePlan& p) {
@@ -219,7 +216,7 @@ void add_scale_blocks(Holes& holes, const Rings& rings, const KeyScales& scales)
 
 }  // namespace
 
-PackedRows packed_rows(const DecodePlan& p, const KeyScales& scales) {
+PackedRows packed_rows(const DecodePlan& p, const KeyScales& scales, const Elements& elements) {
   return {.config = p.config,
           .stream = *p.stream,
           .results = p.results,
@@ -227,12 +224,16 @@ PackedRows packed_rows(const DecodePlan& p, const KeyScales& scales) {
           .rows = p.BM,
           .part_floats = p.partial_floats(),
           .value_factor = scales.value_factor(),
-          .value_scale = scales.value_scale()};
+          .value_scale = scales.value_scale(),
+          .q_chunk = 16 / static_cast<int>(size_of(p.config.dtype)),
+          .top_shift = elements.top_shift()};
 }
 
-Holes holes_of(const DecodePlan& p, const Rings& rings, const KeyScales& scales) {
+Holes holes_of(const DecodePlan& p, const Rings& rings, const KeyScales& scales, const Elements& elements) {
   Holes holes;
-  packed_rows(p, scales).add_holes(holes);
+  packed_rows(p, scales, elements).add_holes(holes);
+  elements.add_holes(holes, p.BM, p.depth, p.padded_depth());
+  holes.lines("store_two_rows", section(elements.store(), holes));
   add_numbers(holes, p);
   add_texts(holes, p, rings);
   add_lanes(holes, p);

@@ -9,11 +9,18 @@ namespace {
 class HeadScales final : public KeyScales {
  public:
   using KeyScales::KeyScales;
-  void add_params(std::vector<KernelParam>& params) const override { add_scale_pointers(params, !p_.v_in_k); }
+  void add_params(std::vector<KernelParam>& params) const override {
+    if (p_.fp8) params.push_back({KernelParam::Kind::pointer, "q_scale", {}});
+    add_scale_pointers(params, !p_.v_in_k);
+  }
   void emit_item(Writer& w) const override {
-    const std::string at = scale_of_head(*p_.config.operand->quantization, "s.batch", "s.kv_head");
-    w.line("const float key_scale = k_scale[{}], value_scale = {};", at,
-           p_.v_in_k ? "key_scale" : fmt::format("v_scale[{}]", at));
+    const Quantization& q = *p_.config.operand->quantization;
+    const std::string at = scale_of_head(q, "s.batch", "s.kv_head");
+    const std::string query =
+        p_.fp8 ? fmt::format("q_scale[{}] * ", scale_of_query(q, "s.batch", "s.kv_head")) : "";
+    const std::string value =
+        p_.v_in_k && !p_.fp8 ? "key_scale" : fmt::format("{}_scale[{}]", p_.v_in_k ? "k" : "v", at);
+    w.line("const float key_scale = {}k_scale[{}], value_scale = {};", query, at, value);
   }
   const char* scores() const override { return p_.v_in_k ? "latent_scores" : "head_scores"; }
   const char* value_factor() const override { return "value_scale * "; }

@@ -118,7 +118,7 @@ void LatentByteRings::emit_load_k(Writer& w) const {
   }
   if (!p_.rope_apart()) return;
   const StagedPipeline& rope = *p_.rope_ring;
-  const int rope_piece = operand.eff_page() * p_.kRowBytes;
+  const int rope_piece = operand.eff_page() * p_.span_bytes();
   const bool tail = has_rope_tail(p_.config);
   operand.emit_rows(w, "k_rope", tail ? 1 : 0, tail ? 2 : 0);
   rope.emit_wait_empty_by_warp(w, 0);

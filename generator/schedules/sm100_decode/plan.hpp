@@ -8,6 +8,7 @@
 #include <fmt/format.h>
 
 #include "base/integers.hpp"
+#include "generator/schedules/common/sm100_elements.hpp"
 #include "generator/schedules/schedule.hpp"
 #include "generator/systems/fa4_config.hpp"
 #include "generator/systems/hidden_values.hpp"
@@ -33,9 +34,10 @@ struct DecodePlan {
   int places = 1;         ///< of bytes: tiles of FP16; of a latent cache 2 where they fit
   int BN = 128;           ///< keys of a tile: rows of the matrix instruction of S', 128 or 64
   RowResults results;
-  /// K and V of one byte an element: four more warps turn tiles into 16 bits, `math`, the type of all products then.
+  /// K and V of one byte an element beside Q of two: four more warps turn tiles into 16 bits.
   bool narrow = false;
-  DType math = DType::bf16;
+  bool fp8 = false;          ///< Q, K, V and P are E4M3, as they come
+  DType math = DType::bf16;  ///< of all products
   bool head_scale = false;   ///< one scale of K and of V for a head, or for all
   bool token_scale = false;  ///< one for each key
   int numbers = 1;           ///< of K and V in a byte
@@ -62,8 +64,10 @@ struct DecodePlan {
 
   /// Softmax, a warp that issues products, one that copies; warps that convert.
   int num_threads() const { return narrow ? 320 : 192; }
-  static constexpr int kRowBytes = 128;  ///< of a swizzle span
-  static constexpr int kRopeStages = 2;  ///< of rotary columns beside bytes
+  int element_bytes() const { return fp8 ? 1 : 2; }  ///< of what the products read
+  int span_bytes() const { return kSpanColumns * element_bytes(); }
+  int step_columns() const { return 32 / element_bytes(); }  ///< of a matrix instruction's contraction
+  static constexpr int kRopeStages = 2;                      ///< of rotary columns beside bytes
 
   /// Columns of Q's tile.
   int padded_depth() const { return rope_apart() ? k_columns + 64 * rope_panels() : (depth + 63) / 64 * 64; }
@@ -77,12 +81,12 @@ struct DecodePlan {
     const int end = (chunk + 1) * k->panels_per_chunk() * 64;  // column
     return end > padded_ov() ? out_blocks() - 1 : (end - 1) / MV();
   }
-  SmemTile q_tile() const { return {BM, kRowBytes, 2}; }
-  SmemTile p_tile() const { return {BM, kRowBytes, 2}; }
+  SmemTile q_tile() const { return {BM, span_bytes(), element_bytes()}; }
+  SmemTile p_tile() const { return {BM, span_bytes(), element_bytes()}; }
   MMASmemDescriptor q_descriptor() const { return {q_tile(), true}; }
   MMASmemDescriptor p_descriptor() const { return {p_tile(), true}; }
   /// Of wide rows in 16 bits one slot of K and one of V will do; these, and latent ones, may come in chunks.
-  bool has_single_slots() const { return wide && !narrow; }
+  bool has_single_slots() const { return wide && !narrow && !fp8; }
   bool has_chunks() const { return v_in_k || has_single_slots(); }
   /// Latent rows of bytes: a slot of them is a chunk of `chunk_columns` columns, the last of which may have fewer.
   bool latent_bytes() const { return narrow && v_in_k; }
@@ -96,7 +100,7 @@ struct DecodePlan {
   bool rope_sums() const { return rope_apart() && scaled(); }
   int rope_panels() const { return (rope + 63) / 64; }
   int rope_bytes() const { return rope_panels() * rope_tile().panel_bytes(); }
-  SmemTile rope_tile() const { return {BN, kRowBytes, 2}; }
+  SmemTile rope_tile() const { return {BN, span_bytes(), element_bytes()}; }
   /// Bytes of a tile of K or V as it comes, where it is converted.
   int raw_bytes(bool of_k) const { return BN * row_bytes(of_k ? depth : ov_depth); }
   int row_bytes(int columns) const { return columns / numbers; }
@@ -105,15 +109,18 @@ struct DecodePlan {
   /// Bytes of scales of a row of K or V.
   int scale_bytes(bool of_k) const { return ceil_div(of_k ? depth : ov_depth, block); }
   bool scaled() const { return head_scale || token_scale; }
-  int k_steps() const { return (rope_apart() ? k_columns : depth) / 16; }
-  int v_steps() const { return BN / 16; }
+  int k_steps() const { return ceil_div(rope_apart() ? k_columns : depth, step_columns()); }
+  int v_steps() const { return BN / step_columns(); }
   /// Columns of tensor memory: S' of two tiles, what rotary columns add to each, then O'.
   int tmem_o() const { return (rope_sums() ? 4 : 2) * BM; }
   TensorMemoryMap tmem() const { return {BM, tmem_o(), tmem_o(), tmem_o() + out_blocks() * BM}; }
   TmemAccess scores_access() const { return {BM, BN}; }
   TmemAccess output_access() const { return {BM, MV()}; }
-  /// Where softmax has 168 registers and P takes 32 of them, O' is rescaled in halves of 64 rows.
-  bool rescales_by_halves() const { return narrow && halves() && BM == 64 && MV() == 128; }
+  /// Where softmax has 168 registers and P takes 32 of them, or 64 of 255 not yet packed, O' is rescaled in halves of
+  /// 64 rows.
+  bool rescales_by_halves() const {
+    return BM == 64 && MV() == 128 && (narrow ? halves() : fp8 && !halves());
+  }
   TmemAccess rescale_access() const {
     return rescales_by_halves() ? TmemAccess{BM / 2, MV()} : output_access();
   }

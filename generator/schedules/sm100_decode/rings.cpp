@@ -242,7 +242,7 @@ std::string Rings::issue_scores(int chunk) const {
 void Rings::emit_load(Writer& w, const TMAConsumerPipeline& pipeline, const char* name) const {
   const auto& ring = pipeline.ring();
   const auto& operand = *p_.operand;
-  const int piece = operand.eff_page() * p_.kRowBytes, panels = pipeline.panels_per_chunk();
+  const int piece = operand.eff_page() * p_.span_bytes(), panels = pipeline.panels_per_chunk();
   const int chunks = pipeline.num_qk_stages_effective();
   operand.emit_rows(w, name);
   if (p_.rope > 0 && *name == 'k') operand.emit_rows(w, "k_rope");

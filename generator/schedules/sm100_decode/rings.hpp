@@ -9,6 +9,7 @@
 
 #include "generator/emit/prelude.hpp"
 #include "generator/emit/text_template.hpp"
+#include "generator/schedules/common/sm100_elements.hpp"
 #include "generator/schedules/common/sm100_packed_rows.hpp"
 #include "generator/schedules/sm100_decode/key_scales.hpp"
 #include "generator/schedules/sm100_decode/parts.hpp"
@@ -117,8 +118,8 @@ std::unique_ptr<const Rings> rings_of(const DecodePlan& plan, const KeyScales& s
 
 /// O' (+)= V' P', a block of columns of V after the other.
 void emit_issue_output(Writer& w, const DecodePlan& p, const Rings& rings);
-PackedRows packed_rows(const DecodePlan& p, const KeyScales& scales);
+PackedRows packed_rows(const DecodePlan& p, const KeyScales& scales, const Elements& elements);
 /// Every hole of the kernel's text.
-Holes holes_of(const DecodePlan& p, const Rings& rings, const KeyScales& scales);
+Holes holes_of(const DecodePlan& p, const Rings& rings, const KeyScales& scales, const Elements& elements);
 
 }  // namespace kiln::sm100

@@ -20,12 +20,13 @@ class Sm100Decode final : public Schedule {
     for (const auto* pipeline : {&*p.k, &*p.v}) {
       const bool k = pipeline == &*p.k;
       const char* const name = k ? "k" : "v";
-      out["mha_operand"][name] = p.operand->constants(2, p.kRowBytes, k ? p.depth : p.ov_depth, 1);
+      out["mha_operand"][name] =
+          p.operand->constants(p.element_bytes(), p.span_bytes(), k ? p.depth : p.ov_depth, 1);
       if (p.operand->gathers() && (k || !p.v_in_k)) {
         const int columns = k ? p.k_columns : p.ov_depth;
         out["mha_operand"][name]["gather4"] =
             p.narrow ? p.operand->gather_constants(1, 0, columns, p.v_in_k ? p.chunk_columns() : columns)
-                     : p.operand->gather_constants(2, p.kRowBytes, columns, 0);
+                     : p.operand->gather_constants(p.element_bytes(), p.span_bytes(), columns, 0);
       }
       out["tma_consumer_pipeline"][name] = pipeline->constants();
     }

@@ -12,13 +12,13 @@ using sm90::MHAOperand;
 /// L2 policy of K and V: the pair reads them once.
 constexpr const char* kEvictFirst = "0x12F0000000000000ull";
 
-int piece_bytes(const MHAOperand& operand) {
-  return operand.eff_page() * PairPlan::kRowBytes;
+int piece_bytes(const PairPlan& p, const MHAOperand& operand) {
+  return operand.eff_page() * p.span_bytes();
 }
 
 /// Bytes in front of the pieces of a round.
-int of_round(const MHAOperand& operand, int round) {
-  return round * 32 * piece_bytes(operand);
+int of_round(const PairPlan& p, const MHAOperand& operand, int round) {
+  return round * 32 * piece_bytes(p, operand);
 }
 
 }  // namespace
@@ -39,8 +39,8 @@ void emit_copy_k(Writer& w, const PairPlan& p) {
       for (int panel = k.panels_per_chunk() * chunk; panel < k.panels_per_chunk() * (chunk + 1); ++panel) {
         const bool rotary = p.rope > 0 && panel * 64 >= p.k_columns;
         const std::string to =
-            plus(k.address(), panel * k.descriptor().tile().panel_bytes() + of_round(operand, round)) +
-            operand.own_piece(piece_bytes(operand));
+            plus(k.address(), panel * k.descriptor().tile().panel_bytes() + of_round(p, operand, round)) +
+            operand.own_piece(piece_bytes(p, operand));
         lines.push_back(operand.copy(to, rotary ? "k_rope" : "k", k.ring().full(chunk),
                                      panel * 64 - (rotary ? p.k_columns : 0), n, round, kEvictFirst,
                                      MHAOperand::Counted::by_pair));
@@ -73,8 +73,8 @@ void emit_copy_v_part(Writer& w, const PairPlan& p, int part) {
       for (int i = 0; i < width / 64; ++i) {
         const std::string to =
             plus(v.address(), (panel + i) * v.descriptor().tile().panel_bytes() +
-                                  part * rows * PairPlan::kRowBytes + of_round(operand, round)) +
-            operand.own_piece(piece_bytes(operand));
+                                  part * rows * p.span_bytes() + of_round(p, operand, round)) +
+            operand.own_piece(piece_bytes(p, operand));
         lines.push_back(
             operand.copy(to, "k", v.ring().full(chunk),
                          plus(fmt::format("rank * {}", width), block * PairPlan::kColumns + 64 * i), n, round,

@@ -1,5 +1,6 @@
 // The text of an sm100_latent_pair kernel: parameters, prelude, what the sections of its template leave open.
 #include "base/plural.hpp"
+#include "generator/config/quantization.hpp"
 #include "generator/emit/head.hpp"
 #include "generator/emit/manifest_of.hpp"
 #include "generator/emit/output_elements.hpp"
@@ -26,16 +27,21 @@ PackedRows packed_rows(const PairPlan& p) {
           .hidden = p.hidden,
           .rows = p.kRows,
           .part_floats = p.kBlocks * p.partial_floats(),
-          .own_part = fmt::format(" + rank * {}", p.partial_floats())};
+          .own_part = fmt::format(" + rank * {}", p.partial_floats()),
+          .value_factor = p.scales ? "value_scale * " : "",
+          .value_scale = p.scales ? "value_scale" : "1.0f",
+          .q_chunk = 16 / p.element_bytes(),
+          .top_shift = elements_of(p.config.dtype)->top_shift()};
 }
 
 std::vector<KernelParam> kernel_params(const PairPlan& p) {
-  const TensorMapSpec map = p.operand->map(64, p.kRowBytes, gather4_l2_promotion(p.config, 128));
+  const TensorMapSpec map = p.operand->map(kSpanColumns, p.span_bytes(), gather4_l2_promotion(p.config, 128));
   std::vector<KernelParam> params{{Kind::tensor_map, "k", map}};
   if (p.rope > 0) params.push_back({Kind::tensor_map, "k_rope", map});
   const auto add = [&](Kind kind, const std::string& role) { params.push_back({kind, role, {}}); };
   add(Kind::pointer, "q"), add(Kind::pointer, "o");
   p.results.add_pointers(params);
+  if (p.scales) add(Kind::pointer, "q_scale"), add(Kind::pointer, "k_scale");
   if (!p.stream->by_rows()) add(Kind::pointer, "workspace"), add(Kind::pointer, "item_counters");
   for (KernelParam& param : p.operand->params()) params.push_back(std::move(param));
   packed_rows(p).add_params(params, *p.mask, *p.modifier);
@@ -70,12 +76,11 @@ Prelude prelude_of(const PairPlan& p) {
                               "tmem_alloc_pair",
                               "tcgen05_fence",
                               "tmem_wait_store",
-                              "tcgen05_mma_pair",
                               "tcgen05_commit_pair"})
     prelude.use(section);
   p.operand->use_copies(prelude);
   p.operand->use_copies(prelude, MHAOperand::Counted::by_pair);
-  prelude.use(pack_name(p.config.dtype));
+  elements_of(p.config.dtype)->use(prelude, true);
   use_output(prelude, *p.config.out_dtype);
   p.results.use(prelude);
   if (p.stream->splits()) prelude.use("atomic_add_acq_rel");
@@ -114,7 +119,7 @@ std::string issue_name(const PairPlan& p, int chunk) {
 
 /// A function for each chunk of K.
 void emit_issue_scores(Writer& w, const PairPlan& p) {
-  const int chunks = p.num_qk_stages, steps = p.k->panels_per_chunk() * 4;
+  const int chunks = p.num_qk_stages, steps = p.k->panels_per_chunk() * kSpanColumns / p.step_columns();
   for (int chunk = 0; chunk < chunks; ++chunk) {
     w.open("__device__ __forceinline__ void {}(u32 s, u32 q, u32 k)", issue_name(p, chunk));
     for (int step = steps * chunk; step < std::min(steps * (chunk + 1), p.k_steps()); ++step)
@@ -192,6 +197,21 @@ void emit_limits(Writer& w, const PairPlan& p) {
   p.mask->emit_rows(w, context);
 }
 
+/// Of Q and of the keys of this head.
+void emit_head_scale(Writer& w, const PairPlan& p) {
+  if (!p.scales) return;
+  const Quantization& q = *p.config.operand->quantization;
+  const std::string key = fmt::format("k_scale[{}]", scale_of_head(q, "s.batch", "s.kv_head"));
+  w.line("const float value_scale = {}, key_scale = q_scale[{}] * value_scale;", key,
+         scale_of_query(q, "s.batch", "s.kv_head"));
+}
+
+void emit_scale_scores(Writer& w, const PairPlan& p) {
+  if (!p.scales) return;
+  w.line("#pragma unroll");
+  w.line("for (int i = 0; i < {}; i += 2) scale_pair(s_acc[i], s_acc[i + 1], key_scale);", p.kOwnKeys);
+}
+
 void emit_scores(Writer& w, const PairPlan& p) {
   const ScoreContext context = p.score_context();
   const std::string first_key = fmt::format("n * {}", p.kKeys);
@@ -221,6 +241,8 @@ constexpr std::pair<const char*, Emit> kBlocks[] = {
     {"ring_init", emit_ring_init},
     {"range", [](Writer& w, const PairPlan& p) { p.stream->emit_range(w); }},
     {"v_state", [](Writer& w, const PairPlan& p) { p.v->ring().emit_state(w, false); }},
+    {"head_scale", emit_head_scale},
+    {"scale_scores", emit_scale_scores},
     {"limits", emit_limits},
     {"mask_load",
      [](Writer& w, const PairPlan& p) {
@@ -253,8 +275,7 @@ void add_numbers(Holes& holes, const PairPlan& p) {
                                                  {"mbar", p.smem_barriers},
                                                  {"smem_tmem", p.smem_tmem},
                                                  {"tmem_columns", p.tmem().columns()},
-                                                 {"q_chunks", p.padded_depth() / 8},
-                                                 {"q_rounds", p.kRows * p.padded_depth() / 8 / 128}};
+                                                 {"panel", p.row_tile().panel_bytes()}};
   for (const auto& [name, value] : numbers) holes.number(name, value);
   const std::pair<const char*, int> addresses[] = {
       {"smem_k", p.smem_k}, {"smem_v", p.smem_v}, {"smem_q", p.smem_q}, {"smem_p", p.smem_p}};
@@ -298,7 +319,6 @@ void add_texts(Holes& holes, const PairPlan& p) {
       {"v_high", word(p.v->descriptor().high())},
       {"q_low", word(p.q_descriptor().low())},
       {"p_low", word(p.p_descriptor().low())},
-      {"p_pack", pack_name(p.config.dtype)},
       {"load_scores", p.scores_access().load()},
       {"load_output", p.output_access().load()},
       {"store_output", p.output_access().store()},
@@ -313,7 +333,6 @@ void add_texts(Holes& holes, const PairPlan& p) {
        p.stream->range_reads_lengths()
            ? ""
            : "if (launch_before != 2) wait_for_launch_before();  // it reads lengths, which the range did not need"},
-      {"q_real", p.padded_depth() == p.depth ? "" : fmt::format(" && c < {}", p.depth / 8)},
       {"store_width", *p.config.out_dtype == DType::f32 ? "4" : "8"},
       {"column_real", column_real(p)},
       {"store_output_row", store_output_row(p)}};
@@ -323,6 +342,11 @@ void add_texts(Holes& holes, const PairPlan& p) {
 Holes holes_of(const PairPlan& p) {
   Holes holes;
   packed_rows(p).add_holes(holes);
+  const std::unique_ptr<const Elements> elements = elements_of(p.config.dtype);
+  elements->add_holes(holes, p.kRows, p.depth, p.padded_depth());
+  for (const char* section : {elements->exponentials(), elements->probabilities()})
+    holes.lines(section == elements->exponentials() ? "exponentials" : "probabilities",
+                fill_section("sm100_latent_pair.cuh", section, holes));
   add_numbers(holes, p);
   add_texts(holes, p);
   for (const auto& block : kBlocks)
@@ -340,7 +364,8 @@ Manifest manifest(const PairPlan& p, const std::vector<KernelParam>& params) {
   m.workspace_bytes_per_block = p.stream->workspace_per_block(p.partial_floats());
   m.workspace_bytes_per_item = p.stream->workspace_per_item(p.kBlocks * p.partial_floats());
   m.params = params;
-  m.expectations = {{"tcgen05.mma.cta_group::2.kind::f16", p.k_steps() + p.out_blocks() * p.v_steps()},
+  m.expectations = {{fmt::format("tcgen05.mma.cta_group::2.{}", elements_of(p.config.dtype)->kind()),
+                     p.k_steps() + p.out_blocks() * p.v_steps()},
                     {"griddepcontrol.wait", p.stream->range_reads_lengths() ? 4 : 5}};
   return m;
 }
@@ -362,9 +387,11 @@ KernelSource emit_latent_pair(const PairPlan& p) {
   body.line("extern \"C\" __global__ void __cluster_dims__({}, 1, 1) __launch_bounds__({}, 1)", p.kBlocks,
             p.kThreads);
   body.open("{}({})", entry_name(*p.config.name),
-            parameter_list(
-                params,
-                {.o_floats = *p.config.out_dtype == DType::f32, .const_values = true, .one_per_line = true}));
+            parameter_list(params, {.q_bytes = p.fp8,
+                                    .kv_bytes = p.fp8,
+                                    .o_floats = *p.config.out_dtype == DType::f32,
+                                    .const_values = true,
+                                    .one_per_line = true}));
   emit_plain_build(body, p.config.target);
   for (const char* role : {"setup", "softmax", "products", "copies", "end"}) body.raw(section(role));
   body.line("#endif");

@@ -4,6 +4,7 @@
 
 #include "generator/config/defaults.hpp"
 #include "generator/config/masks.hpp"
+#include "generator/config/quantization.hpp"
 #include "generator/config/rope.hpp"
 #include "generator/config/unsupported.hpp"
 #include "generator/emit/output_elements.hpp"
@@ -28,16 +29,27 @@ constexpr int kMostStages = 4;
 bool check_meaning(const Config& c, Violations& out) {
   const Config m = with_shared_defaults(c);
   const MeaningCheck check(c, m, name_of(c), out);
-  check.keys({"BK", "swizzle", "num_kv_stages", "num_qk_stages", "gather4", "rope", "pair_cta"});
+  const bool fp8 = is_fp8(c.dtype);
+  if (fp8)
+    check.keys({"BK", "swizzle", "num_kv_stages", "num_qk_stages", "gather4", "pair_cta"});
+  else
+    check.keys({"BK", "swizzle", "num_kv_stages", "num_qk_stages", "gather4", "rope", "pair_cta"});
   check.takes(*m.v_from_k, "/v_from_k", "takes V that is the first columns of K's rows", "true");
   check.takes(c.pair_cta.value_or(true), "/pair_cta", "has two blocks an item", "true");
-  check.takes_16_bit();
+  check.takes(fp8 || c.dtype == DType::bf16 || c.dtype == DType::fp16, "/dtype",
+              "takes bf16, fp16 and fp8_e4m3", "bf16, fp16, fp8_e4m3");
+  check.takes(!scales_by_row(m.operand->quantization), "/operand/quantization/granularity",
+              "takes a scale for a tensor, a head or a sequence", "per_tensor, per_head");
+  check.takes(fp8 || !m.operand->quantization, "/operand/quantization", "takes no scales for 16-bit keys",
+              "leave it out");
   check.takes(*m.kv_dtype == c.dtype, "/kv_dtype", "takes kv_dtype equal to dtype",
               std::string(to_string(c.dtype)));
   check.takes_positive_scale();
   // ptxas 13.0; bench/NOTES.md 187
-  check.takes(m.score_mod->tensors.size() <= 1, "/score_mod", "has registers for one tensor of a score_mod",
-              "one tensor, or pair_cta false");
+  check.takes(m.score_mod->tensors.size() <= (fp8 ? 0u : 1u), "/score_mod",
+              fp8 ? "has no registers for tensors of a score_mod in FP8"
+                  : "has registers for one tensor of a score_mod",
+              fp8 ? "pair_cta false" : "one tensor, or pair_cta false");
   if (is_prefill(c)) check.takes(c.split_kv.value_or(1) == 1, "/split_kv", "does not split the keys", "1");
   for (const auto& [pointer, value, most] :
        {std::tuple{"/depth", c.depth, 576}, std::tuple{"/ov_depth", *m.ov_depth, 512}}) {
@@ -57,9 +69,12 @@ void choose_tile(Config& c, const Refusals& refuse) {
   refuse.only(c.BN, PairPlan::kKeys, name, "/BN", "BN is 128, of whose rows of K each block has 64");
   refuse.only(c.num_threads, PairPlan::kThreads, name, "/num_threads",
               "four warps of softmax, one for products, one for copies");
-  if (c.swizzle && swizzle_bytes(c) != PairPlan::kRowBytes)
-    refuse("V20", {"/swizzle"}, fmt::format("{} tiles rows into swizzle spans of 128 bytes", name), "128B");
-  c.swizzle = SwizzleMode::b128;
+  const int span = kSpanColumns * static_cast<int>(size_of(c.dtype));
+  if (c.swizzle && swizzle_bytes(c) != span)
+    refuse("V20", {"/swizzle"},
+           fmt::format("{} tiles rows into swizzle spans of {} columns", name, kSpanColumns),
+           fmt::format("{}B", span));
+  c.swizzle = is_fp8(c.dtype) ? SwizzleMode::b64 : SwizzleMode::b128;
   c.pair_cta = true;
 }
 
@@ -67,7 +82,7 @@ void set_rings(PairPlan& p) {
   FA4Config& f = p.rings;
   f.params.dtype = p.config.dtype;
   f.params.pair_cta = true;
-  f.swizzle_bytes = PairPlan::kRowBytes, f.gran = 64, f.MMA_K = 16;
+  f.swizzle_bytes = p.span_bytes(), f.gran = kSpanColumns, f.MMA_K = p.step_columns();
   f.padded_qk = p.padded_depth();
   // whole products: of 256 columns of V or of 128, half of them in each block
   f.padded_ov = align_up(p.ov_depth, 128);
@@ -78,9 +93,9 @@ void set_rings(PairPlan& p) {
   f.num_qk_stages = p.num_qk_stages;
   f.num_kv_stages = p.num_kv_stages;
   f.v_chunks = f.padded_ov % PairPlan::kColumns == 0 ? f.padded_ov / PairPlan::kColumns : 1;
-  f.full_k_bytes = PairPlan::kOwnKeys * f.padded_qk * 2;
+  f.full_k_bytes = PairPlan::kOwnKeys * f.padded_qk * p.element_bytes();
   f.staged_k_bytes = f.full_k_bytes / p.num_qk_stages;
-  f.full_v_bytes = PairPlan::kKeys * f.v_cols_per_cta * 2;
+  f.full_v_bytes = PairPlan::kKeys * f.v_cols_per_cta * p.element_bytes();
   f.tmem_s1 = PairPlan::kScoreColumns, f.tmem_o0 = f.tmem_o1 = PairPlan::tmem_o();
   p.k.emplace(f, true);
   p.v.emplace(f, false);
@@ -90,8 +105,9 @@ void set_memory(PairPlan& p) {
   p.smem = {};
   p.smem_k = p.smem.add("k", p.k->ring_bytes(), 1024, "K stages: 64 rows of a tile");
   p.smem_v = p.smem.add("v", p.v->ring_bytes(), 1024, "V stages: half of the columns of a tile");
-  p.smem_q = p.smem.add("q", PairPlan::kRows * p.padded_depth() * 2, 1024, "Q: this block's packed rows");
-  p.smem_p = p.smem.add("p", PairPlan::kRows * PairPlan::kKeys * 2, 1024, "P of these rows");
+  p.smem_q = p.smem.add("q", PairPlan::kRows * p.padded_depth() * p.element_bytes(), 1024,
+                        "Q: this block's packed rows");
+  p.smem_p = p.smem.add("p", PairPlan::kRows * PairPlan::kKeys * p.element_bytes(), 1024, "P of these rows");
   p.smem_exchange = p.smem.add("exchange", 2 * 4 * 128, 512, "maximum of each thread's scores; of two tiles");
   p.smem_table = p.smem.add("table", 2 * 4 * PairPlan::kRows, 16, "query and head of each row");
   p.smem_barriers = p.smem.add("mbar", 5 * 8 + p.k->ring().barrier_bytes() + p.v->ring().barrier_bytes(), 8,
@@ -182,15 +198,19 @@ std::optional<PairPlan> plan_latent_pair(Config c, Violations& out) {
   p.k_columns = k_columns(c);
   p.rope = p.depth - p.k_columns;
   p.ov_depth = *c.ov_depth;
+  p.fp8 = is_fp8(c.dtype);
+  p.scales = c.operand->quantization.has_value();
   p.results = RowResults(c);
   p.hidden = HiddenValues::of(c, pack_name(*c.out_dtype), score_dialect());
-  resolve_gather4(c, {PairPlan::kKeys, p.k_columns, PairPlan::kRowBytes}, refuse);
+  resolve_gather4(c, {PairPlan::kKeys, p.k_columns, kSpanColumns * static_cast<int>(size_of(c.dtype))},
+                  refuse);
   choose_tile(c, refuse);
   if (!choose_stages(p, c, refuse)) return std::nullopt;
-  const std::array<int, 3> shape{PairPlan::kItemRows, PairPlan::kKeys, 16};
+  const std::array<int, 3> shape{PairPlan::kItemRows, PairPlan::kKeys, p.step_columns()};
   if (c.mma_shape && *c.mma_shape != shape)
-    refuse(name_of(c), {"/mma_shape"}, "the matrix instruction of K Q' is that of a pair, m128 n128 k16",
-           "[128, 128, 16]");
+    refuse(name_of(c), {"/mma_shape"},
+           fmt::format("the matrix instruction of K Q' is that of a pair, m128 n128 k{}", p.step_columns()),
+           fmt::format("[128, 128, {}]", p.step_columns()));
   c.mma_shape = shape;
   c.schedule = std::string(name_of(c));
   set_systems(p, c);

@@ -19,6 +19,7 @@
 #include <fmt/format.h>
 
 #include "base/integers.hpp"
+#include "generator/schedules/common/sm100_elements.hpp"
 #include "generator/schedules/schedule.hpp"
 #include "generator/systems/fa4_config.hpp"
 #include "generator/systems/hidden_values.hpp"
@@ -40,15 +41,16 @@ struct PairPlan {
   static constexpr int kRows = 64;  ///< packed query rows of a block
   static constexpr int kBlocks = 2;
   static constexpr int kItemRows = kBlocks * kRows;
-  static constexpr int kKeys = 128;      ///< of a tile
-  static constexpr int kOwnKeys = 64;    ///< of these, whose rows of K a block has
-  static constexpr int kRowBytes = 128;  ///< of a swizzle span
-  static constexpr int kColumns = 256;   ///< of O, of a product
-  static constexpr int kPiece = 32;      ///< columns of O that a thread has in registers at once
-  static constexpr int kThreads = 192;   ///< four warps of softmax, one for products, one for copies
+  static constexpr int kKeys = 128;     ///< of a tile
+  static constexpr int kOwnKeys = 64;   ///< of these, whose rows of K a block has
+  static constexpr int kColumns = 256;  ///< of O, of a product
+  static constexpr int kPiece = 32;     ///< columns of O that a thread has in registers at once
+  static constexpr int kThreads = 192;  ///< four warps of softmax, one for products, one for copies
   static constexpr int kScoreColumns = kKeys / 2;  ///< of tensor memory, that S takes
 
   int depth = 0, ov_depth = 0, num_kv_stages = 0;
+  bool fp8 = false;       ///< Q, K, V and P are E4M3
+  bool scales = false;    ///< of Q and of K's rows, one for a head
   int num_qk_stages = 1;  ///< chunks of K's columns, which come and are freed one by one
   int k_columns = 0;      ///< of depth: those in K's own tensor
   int rope = 0;           ///< the others, rotary columns in a tensor of their own
@@ -68,10 +70,13 @@ struct PairPlan {
   HiddenGuard hidden;  ///< of masks that hide keys from some rows of a tile
 
   /// Columns of Q's tile.
-  int padded_depth() const { return align_up(depth, 64); }
+  int padded_depth() const { return align_up(depth, kSpanColumns); }
+  int element_bytes() const { return rings.element_bytes(); }
+  int span_bytes() const { return kSpanColumns * element_bytes(); }
+  int step_columns() const { return 32 / element_bytes(); }  ///< of a matrix instruction's contraction
   int padded_ov() const { return rings.padded_ov; }
-  int k_steps() const { return depth / 16; }
-  static constexpr int v_steps() { return kKeys / 16; }
+  int k_steps() const { return ceil_div(depth, step_columns()); }
+  int v_steps() const { return kKeys / step_columns(); }
   /// Products of V's columns, 256 each and the last 128 or 256.
   int out_blocks() const { return ceil_div(padded_ov(), kColumns); }
   int columns_of(int block) const { return std::min(kColumns, padded_ov() - block * kColumns); }
@@ -86,7 +91,7 @@ struct PairPlan {
   TmemAccess scores_access() const { return {kScoreColumns, 128}; }
   TmemAccess output_access() const { return {kPiece, 128}; }
   int pieces() const { return padded_ov() / 2 / kPiece; }
-  SmemTile row_tile() const { return {kRows, kRowBytes, 2}; }
+  SmemTile row_tile() const { return {kRows, span_bytes(), element_bytes()}; }
   MMASmemDescriptor q_descriptor() const { return {row_tile(), true}; }
   MMASmemDescriptor p_descriptor() const { return {row_tile(), true}; }
   /// A block's part of an item: O as rows of floats, not divided by the sums, then (maximum, sum) of each row.

@@ -20,10 +20,11 @@ class Sm100LatentPair final : public Schedule {
       const bool k = pipeline == &*p.k;
       const char* const name = k ? "k" : "v";
       const auto& operand = k ? *p.operand : *p.v_operand;
-      out["mha_operand"][name] = operand.constants(2, p.kRowBytes, k ? p.depth : p.ov_depth, 1);
+      out["mha_operand"][name] =
+          operand.constants(p.element_bytes(), p.span_bytes(), k ? p.depth : p.ov_depth, 1);
       if (operand.gathers())
-        out["mha_operand"][name]["gather4"] =
-            operand.gather_constants(2, p.kRowBytes, k ? p.k_columns : p.padded_ov() / 2, 0);
+        out["mha_operand"][name]["gather4"] = operand.gather_constants(
+            p.element_bytes(), p.span_bytes(), k ? p.k_columns : p.padded_ov() / 2, 0);
       out["tma_consumer_pipeline"][name] = pipeline->constants();
     }
     if (p.rope > 0) {

@@ -23,7 +23,8 @@ class RowSoftmax {
   /// FP8: P up to 2^5 leaves what grows by 2^3 far below 448, and keeps what is small 2^11 above the least E4M3.
   static constexpr int kTop = 5;
   /// Powers of two by which a maximum may grow while the old one stays.
-  int threshold() const { return shape_.bytes ? 3 : 8; }
+  static constexpr int kBytesThreshold = 3;
+  int threshold() const { return shape_.bytes ? kBytesThreshold : 8; }
 
   void use(Prelude& prelude) const;
   /// The largest score, to `into`.

@@ -1,0 +1,1052 @@
+// decode_fp8_queries_d128_paged64_sm100a: emitted by kiln VERSION. Do not edit: change the config and generate again.
+//
+// Config: {"name":"decode_fp8_queries_d128_paged64_sm100a","target":"sm_100a","operation":"decode","dtype":"fp8_e4m3","kv_dtype":"fp8_e4m3","out_dtype":"bf16","depth":128,"ov_depth":128,"rope_depth":0,"nope_depth":128,"q_depth":128,"cache_depth":128,"head_dim_offset":0,"v_from_k":false,"operand":{"kind":"paged","page_size":64,"quantization":{"granularity":"per_head","scale_dtype":"f32"}},"mask":"causal","score_mod":"none","sink":false,"lse":true,"scale":0.08838834764831843,"mma_shape":[128,16,32],"BM":16,"BN":128,"BK":128,"num_threads":192,"swizzle":"64B","num_kv_stages":4,"schedule":"sm100_decode"}
+// Schedule sm100_decode: 16 packed query rows by 128 keys a tile, 4 stages of K and of V.
+// Tensor memory: S' of even tiles 0, of odd tiles 16, O' 32, 64 columns.
+// Shared memory (136756 bytes):
+//         0 ..   65536  k          K stages
+//     65536 ..  131072  v          V stages
+//    131072 ..  133120  q          Q: the packed query rows
+//    133120 ..  135168  p          P, rows = query rows
+//    135168 ..  135936  rows       bases, factors of O' of each row, of each warp
+//    135936 ..  136448  exchange   maximum of each row, of each warp; of two tiles
+//    136448 ..  136576  table      query and head of each row
+//    136576 ..  136744  mbar       Q, S', P, O'; K and V rings full/empty
+//    136744 ..  136748  flag       arrivals at the item before this block
+//    136748 ..  136752  odd        whether some column of O is not finite
+//    136752 ..  136756  tmem       address of tensor memory
+//
+// Regenerate: kiln generate decode_fp8_queries_d128_paged64_sm100a.json --out .
+// Compile: nvcc -gencode=arch=compute_100a,code=sm_100a -cubin decode_fp8_queries_d128_paged64_sm100a.cu
+
+#define kInfinity __int_as_float(0x7f800000)
+
+typedef unsigned int u32;
+typedef unsigned long long u64;
+typedef unsigned short u16;
+
+// Threads and warps, as text for NVIDIA and AMD names them. All 32 lanes of a warp take part.
+__device__ __forceinline__ u32 thread_id() { return threadIdx.x; }
+__device__ __forceinline__ u32 block_id() { return blockIdx.x; }
+__device__ __forceinline__ u32 grid_blocks() { return gridDim.x; }
+__device__ __forceinline__ int broadcast(int x, int lane) { return __shfl_sync(0xffffffffu, x, lane); }
+__device__ __forceinline__ int shuffle_xor(int x, int step) { return __shfl_xor_sync(0xffffffffu, x, step); }
+__device__ __forceinline__ int shuffle_up(int x, int step) { return __shfl_up_sync(0xffffffffu, x, step); }
+__device__ __forceinline__ u32 warp_ballot(bool x) { return __ballot_sync(0xffffffffu, x); }
+__device__ __forceinline__ int first_set(u32 bits) { return __ffs(bits) - 1; }
+#define UNROLL_4 _Pragma("unroll 4")
+
+// Floats across a warp, as text for NVIDIA and AMD names them.
+__device__ __forceinline__ float lane_float(float x, int lane) { return __shfl_sync(0xffffffffu, x, lane); }
+__device__ __forceinline__ bool any_lane(bool x) { return __any_sync(0xffffffffu, x); }
+// A value that is the same in every lane, known to be.
+__device__ __forceinline__ int same(int x) { return __shfl_sync(0xffffffffu, x, 0); }
+__device__ __forceinline__ bool writes_rows() { return true; }
+__device__ __forceinline__ float sum_of_lanes(float x) {
+  for (int step = 16; step > 0; step /= 2) x += __shfl_xor_sync(0xffffffffu, x, step);
+  return x;
+}
+__device__ __forceinline__ float largest_of_lanes(float x) {
+  for (int step = 16; step > 0; step /= 2) x = fmaxf(x, __shfl_xor_sync(0xffffffffu, x, step));
+  return x;
+}
+__device__ __forceinline__ int largest_of_lanes(int x) {
+  for (int step = 16; step > 0; step /= 2) x = max(x, shuffle_xor(x, step));
+  return x;
+}
+
+__device__ __forceinline__ bool finite_floats(const float* at, int count) {
+  bool finite = true;
+  for (int i = 0; i < count; ++i) finite &= at[i] * 0.0f == 0.0f;
+  return finite;
+}
+
+// Two neighbouring E4M3, and whether those of `count` registers are all finite. Sign, exponent and fraction go where a
+// float has them; 2^120 lies between the two biases.
+__device__ __forceinline__ float low_byte(u32 two) {
+  const float number = __uint_as_float((two & 0x80u) << 24 | (two & 0x7fu) << 20) * 1.329227995784916e36f;
+  return (two & 0x7fu) == 0x7fu ? __uint_as_float(0x7fc00000u) : number;
+}
+__device__ __forceinline__ float high_byte(u32 two) { return low_byte(two >> 8); }
+__device__ __forceinline__ bool finite_bytes(const u32* at, int count) {
+  bool finite = true;
+#pragma unroll 4
+  for (int i = 0; i < count; ++i) finite &= (((at[i] & 0x7f7f7f7fu) + 0x01010101u) & 0x80808080u) == 0u;
+  return finite;
+}
+
+__device__ __forceinline__ u32 smem_address(const void* p) { return (u32)__cvta_generic_to_shared(p); }
+
+__device__ __forceinline__ float exp2_approx(float x) {
+  float y;
+  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+  return y;
+}
+
+// P is 2^(s * factor - base), and a row's base its maximum times `factor`, rounded. From a base of this size on the
+// rounding would show: there the maximum is subtracted before the product, and the base is 0.
+constexpr float kSteep = 65536.0f;
+__device__ __forceinline__ bool is_steep(float base) { return fabsf(base) >= kSteep; }
+// The product as everything relative to a row's base has it: rounded by itself, no part of a fused multiply-add.
+__device__ __forceinline__ float row_base(float maximum, float factor) { return __fmul_rn(maximum, factor); }
+// What a row's sums are multiplied by when its maximum goes from `from` to `to`; 0 while no key was visible. It takes
+// the maxima, not their rounded bases: the difference is below the rounding of the scores, and cancels over a row.
+__device__ __forceinline__ float rescale_factor(float from, float to, float factor) {
+  return exp2_approx((from - fmaxf(to, -3.402823466e38f)) * factor);
+}
+
+__device__ __forceinline__ float log2_approx(float x) {
+  float y;
+  asm("lg2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+  return y;
+}
+
+__device__ __forceinline__ float rcp_approx(float x) {
+  float y;
+  asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+  return y;
+}
+
+// Two floats to one register of two BF16 (round to nearest even); `lo` goes to the lower half.
+__device__ __forceinline__ u32 pack_bf16(float lo, float hi) {
+  u32 packed;
+  asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(packed) : "f"(hi), "f"(lo));
+  return packed;
+}
+
+typedef unsigned char u8;
+// The work items of a ragged batch, found on the device: no item stands for rows that no sequence has.
+
+struct __align__(64) TensorMap { unsigned char bytes[128]; };
+
+// True in one lane of the (converged) warp.
+__device__ __forceinline__ bool elect_one() {
+  u32 elected;
+  asm volatile("{ .reg .pred p; elect.sync _|p, 0xffffffff; selp.u32 %0, 1, 0, p; }" : "=r"(elected));
+  return elected != 0;
+}
+
+__device__ __forceinline__ void mbarrier_init(u32 bar, u32 count) {
+  asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(bar), "r"(count) : "memory");
+}
+
+__device__ __forceinline__ void fence_mbarrier_init() {
+  asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
+}
+
+// Arrives once and tells the barrier how many bytes this phase will receive.
+__device__ __forceinline__ void mbarrier_arrive_expect_tx(u32 bar, u32 bytes) {
+  asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(bar), "r"(bytes) : "memory");
+}
+
+__device__ __forceinline__ void mbarrier_arrive(u32 bar) {
+  asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(bar) : "memory");
+}
+
+// Returns once the phase of this parity has completed; a fresh barrier has completed parity 1.
+__device__ __forceinline__ void mbarrier_wait(u32 bar, u32 parity) {
+  asm volatile(
+      "{ .reg .pred done;\n"
+      "WAIT: mbarrier.try_wait.parity.shared::cta.b64 done, [%0], %1;\n"
+      "  @done bra DONE;\n"
+      "  bra WAIT;\n"
+      "DONE: }" ::"r"(bar),
+      "r"(parity)
+      : "memory");
+}
+
+__device__ __forceinline__ void named_barrier_sync(int id, int threads) {
+  asm volatile("bar.sync %0, %1;" ::"r"(id), "r"(threads) : "memory");
+}
+__device__ __forceinline__ void named_barrier_arrive(int id, int threads) {
+  asm volatile("bar.arrive %0, %1;" ::"r"(id), "r"(threads) : "memory");
+}
+
+__device__ __forceinline__ void prefetch_tensor_map(const TensorMap* map) {
+  asm volatile("prefetch.tensormap [%0];" ::"l"(map) : "memory");
+}
+
+// The next launch on the stream may begin its set-up (once every block got here), and this one goes on when the launch before
+// has ended and what it wrote is visible.
+__device__ __forceinline__ void let_next_launch_begin() { asm volatile("griddepcontrol.launch_dependents;" ::: "memory"); }
+__device__ __forceinline__ void wait_for_launch_before() { asm volatile("griddepcontrol.wait;" ::: "memory"); }
+
+// One box of a 4-D tensor into shared memory; its bytes complete on `bar`. `policy` is an L2 cache-policy word.
+__device__ __forceinline__ void tma_load(u32 dst, const TensorMap* map, u32 bar, int c0, int c1, int c2, int c3, u64 policy) {
+  asm volatile(
+      "cp.async.bulk.tensor.4d.shared::cluster.global.mbarrier::complete_tx::bytes.L2::cache_hint "
+      "[%0], [%1, {%3, %4, %5, %6}], [%2], %7;" ::"r"(dst),
+      "l"(map), "r"(bar), "r"(c0), "r"(c1), "r"(c2), "r"(c3), "l"(policy)
+      : "memory");
+}
+
+// Makes this thread's ordinary shared-memory writes visible to the tensor cores and the copy engine.
+__device__ __forceinline__ void fence_proxy_async() { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }
+
+// 64-bit matrix descriptor from its two words; only the low one (address) changes between steps.
+__device__ __forceinline__ u64 descriptor(u32 low, u32 high) { return ((u64)high << 32) | low; }
+
+// Adds, after everything this thread has seen is visible to the device; what the other adders did before is visible after.
+__device__ __forceinline__ int atomic_add_acq_rel(int* at, int value) {
+  int before;
+  asm volatile("atom.add.acq_rel.gpu.global.s32 %0, [%1], %2;" : "=r"(before) : "l"(at), "r"(value) : "memory");
+  return before;
+}
+
+// 16 bytes from global to shared memory, on their way when the thread goes on.
+__device__ __forceinline__ void copy_async_16(u32 dst, const void* src) {
+  asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(dst), "l"(src) : "memory");
+}
+// Returns once this thread's copies are there.
+__device__ __forceinline__ void copy_async_wait() { asm volatile("cp.async.wait_all;" ::: "memory"); }
+
+__device__ __forceinline__ void zero_16_bytes(u32 address) {
+  asm volatile("st.shared.v4.u32 [%0], {%1, %1, %1, %1};" ::"r"(address), "r"(0) : "memory");
+}
+
+// By one whole warp: `columns` columns of tensor memory, a power of two; their address goes to shared memory. No other
+// block of the processor waits for more after that.
+__device__ __forceinline__ void tmem_alloc(u32 address_at, u32 columns) {
+  asm volatile(
+      "tcgen05.alloc.cta_group::1.sync.aligned.shared::cta.b32 [%0], %1;\n"
+      "tcgen05.relinquish_alloc_permit.cta_group::1.sync.aligned;" ::"r"(address_at),
+      "r"(columns)
+      : "memory");
+}
+__device__ __forceinline__ void tmem_dealloc(u32 tmem, u32 columns) {
+  asm volatile("tcgen05.dealloc.cta_group::1.sync.aligned.b32 %0, %1;" ::"r"(tmem), "r"(columns) : "memory");
+}
+
+// Around every hand-over between threads: what this thread did in tensor memory before, and does after.
+__device__ __forceinline__ void tcgen05_fence_before() { asm volatile("tcgen05.fence::before_thread_sync;" ::: "memory"); }
+__device__ __forceinline__ void tcgen05_fence_after() { asm volatile("tcgen05.fence::after_thread_sync;" ::: "memory"); }
+
+// Until this warp's stores to tensor memory have been done.
+__device__ __forceinline__ void tmem_wait_store() { asm volatile("tcgen05.wait::st.sync.aligned;" ::: "memory"); }
+
+// The same of E4M3: a contraction of 32 elements a step.
+__device__ __forceinline__ void mma_smem(u32 d, u64 a, u64 b, u32 kind, bool add) {
+  asm volatile(
+      "{ .reg .pred add; setp.ne.b32 add, %4, 0;\n"
+      "  tcgen05.mma.cta_group::1.kind::f8f6f4 [%0], %1, %2, %3, add; }" ::"r"(d),
+      "l"(a), "l"(b), "r"(kind), "r"((u32)add)
+      : "memory");
+}
+__device__ __forceinline__ void mma_tmem(u32 d, u32 a, u64 b, u32 kind, bool add) {
+  asm volatile(
+      "{ .reg .pred add; setp.ne.b32 add, %4, 0;\n"
+      "  tcgen05.mma.cta_group::1.kind::f8f6f4 [%0], [%1], %2, %3, add; }" ::"r"(d),
+      "r"(a), "l"(b), "r"(kind), "r"((u32)add)
+      : "memory");
+}
+
+// One arrival on the barrier when every product that this thread issued before has ended.
+__device__ __forceinline__ void tcgen05_commit(u32 bar) {
+  asm volatile("tcgen05.commit.cta_group::1.mbarrier::arrive::one.shared::cluster.b64 [%0];" ::"r"(bar) : "memory");
+}
+
+// 16 columns of this lane's row, with the wait for them.
+__device__ __forceinline__ void tmem_load_16(float (&x)[16], u32 at) {
+  asm volatile(
+      "tcgen05.ld.sync.aligned.32x32b.x16.b32 {%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15}, [%16];\n"
+      "tcgen05.wait::ld.sync.aligned;" :
+        "=f"(x[0]), "=f"(x[1]), "=f"(x[2]), "=f"(x[3]), "=f"(x[4]), "=f"(x[5]), "=f"(x[6]), "=f"(x[7]),
+        "=f"(x[8]), "=f"(x[9]), "=f"(x[10]), "=f"(x[11]), "=f"(x[12]), "=f"(x[13]), "=f"(x[14]), "=f"(x[15])
+      : "r"(at) : "memory");
+}
+
+// 16 columns of this lane's row.
+__device__ __forceinline__ void tmem_store_floats_16(u32 at, const float (&x)[16]) {
+  asm volatile(
+      "tcgen05.st.sync.aligned.32x32b.x16.b32 [%0], {%1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, %16};" ::"r"(at),
+        "f"(x[0]), "f"(x[1]), "f"(x[2]), "f"(x[3]), "f"(x[4]), "f"(x[5]), "f"(x[6]), "f"(x[7]),
+        "f"(x[8]), "f"(x[9]), "f"(x[10]), "f"(x[11]), "f"(x[12]), "f"(x[13]), "f"(x[14]), "f"(x[15])
+      : "memory");
+}
+
+// What the plan of the launch follows from.
+struct Problem {
+  const int* cu_seqlens_q;
+  const int* seqlens_k;
+  int batch;
+  int heads_q;
+  int heads_kv;
+  int seqlen_q;
+  int key_capacity;
+  int team_heads;
+  int launch_before;
+};
+
+// One sequence: its rows, and the KV tiles that some query sees (at least one, so that every row gets written).
+struct Sequence {
+  int q_start, seqlen_q, k_start, seqlen_k;
+  int first_tile, num_tiles;
+};
+
+// A run of KV tiles of one item (head slot and packed rows of one sequence) for this block.
+struct Segment {
+  Sequence sequence;
+  int batch, kv_head, m_block;
+  int tile_begin, tile_end;    // of the sequence's keys
+  bool whole;                  // the item is this segment alone
+  int item;                    // number of the item among all
+  unsigned item_start;         // position of the item's first tile
+  bool second_slot;            // where this part goes in the block's workspace
+};
+
+// How an item is split.
+struct Split {
+  int parts, first_cell;  // how many, and the cell of part 0
+  bool first_second;      // part 0 is in the second slot of its block; later ones are in the first
+};
+
+// Position of a team in the tiles of all sequences, end to end.
+struct Range {
+  unsigned position, end, total;  // in KV tiles of all head slots; 2^32 / teams of them are more than memory holds
+  unsigned teams, cell;           // the range at hand
+  int slots;                      // head slots of a team
+  int m_blocks;                   // packed query tiles of a head
+  int batch;                      // sequence at `position`
+  unsigned batch_start;           // position of its first tile
+  bool first;                     // no segment taken yet
+};
+
+__device__ __forceinline__ Sequence sequence_of(const Problem& problem, int b) {
+  Sequence s;
+  s.q_start = problem.cu_seqlens_q[b];
+  s.seqlen_q = problem.cu_seqlens_q[b + 1] - s.q_start;
+  // a length that the operand cannot hold is one it can
+  s.k_start = 0; s.seqlen_k = min(max(problem.seqlens_k[b], 0), problem.key_capacity);
+  s.first_tile = 0;
+  s.num_tiles = max((s.seqlen_k + 127) / 128 - s.first_tile, 1);
+  return s;
+}
+
+__device__ __forceinline__ int packed_blocks(const Problem& problem) {
+  return (problem.heads_q / problem.heads_kv * problem.seqlen_q + 15) / 16;
+}
+
+// Cells: one a team; they start at floor(cell * total / teams).
+__device__ __forceinline__ int cell_of(const Range& range, unsigned position) {
+  return (int)(((position + 1) * range.teams - 1) / range.total);
+}
+__device__ __forceinline__ unsigned start_of(const Range& range, unsigned cell) {
+  return cell * range.total / range.teams;
+}
+
+// Finds the sequence that holds the position, from the one at hand on: 32 lengths at a time.
+__device__ __forceinline__ void seek(const Problem& problem, Range& range) {
+  const int lane = thread_id() % 32;
+  unsigned start = range.batch_start;
+#pragma unroll 1
+  for (int base = range.batch;; base += 32) {
+    const int mine = base + lane < problem.batch ? sequence_of(problem, base + lane).num_tiles : 0;
+    int sum = mine;
+    for (int step = 1; step < 32; step *= 2) {
+      const int below = shuffle_up(sum, step);
+      if (lane >= step) sum += below;
+    }
+    const unsigned past = warp_ballot(range.position < start + sum * range.slots);
+    if (past != 0) {
+      const int found = first_set(past);
+      range.batch = base + found;
+      range.batch_start = start + broadcast(sum - mine, found) * range.slots;
+      return;
+    }
+    start += broadcast(sum, 31) * range.slots;
+  }
+}
+
+__device__ __forceinline__ Range first_range(const Problem& problem) {
+  Range range;
+  range.m_blocks = packed_blocks(problem);
+  range.slots = problem.heads_kv * range.m_blocks / problem.team_heads;
+  range.teams = grid_blocks() / problem.team_heads;
+  range.cell = block_id() / problem.team_heads;
+  range.first = true;
+  range.batch = 0; range.batch_start = 0;
+  // 0: the launch before may yet write the lengths; 1: not them; 2: nothing that this one touches
+  if (problem.launch_before == 0) wait_for_launch_before();
+  const int lane = thread_id() % 32;
+  int tiles = 0;
+  UNROLL_4
+  for (int b = lane; b < problem.batch; b += 32) tiles += sequence_of(problem, b).num_tiles;
+  for (int step = 16; step > 0; step /= 2) tiles += shuffle_xor(tiles, step);
+  range.total = (unsigned)(tiles * range.slots);
+  range.teams = min(range.teams, range.total);
+  if (range.cell >= range.teams) { range.position = range.end = 0; return range; }
+  range.position = start_of(range, range.cell);
+  range.end = start_of(range, range.cell + 1);
+  seek(problem, range);
+  return range;
+}
+
+__device__ __forceinline__ bool next_segment(const Problem& problem, Range& range, Segment& s) {
+  if (range.position >= range.end) return false;
+  s.sequence = sequence_of(problem, range.batch);
+  const int tiles = s.sequence.num_tiles;
+  const int in_batch = (int)(range.position - range.batch_start);
+  const int slot = in_batch / tiles;
+  const int head = slot * problem.team_heads + (int)block_id() % problem.team_heads;
+  s.batch = range.batch;
+  s.kv_head = head / range.m_blocks;  // packed tiles of one head side by side: they read the same keys
+  s.m_block = head % range.m_blocks;
+  s.item = range.batch * problem.team_heads * range.slots + head;
+  const unsigned item_start = range.batch_start + slot * tiles;
+  const int begin = in_batch - slot * tiles;
+  const int end = min(tiles, (int)(range.end - item_start));
+  s.tile_begin = s.sequence.first_tile + begin;
+  s.tile_end = s.sequence.first_tile + end;
+  s.whole = begin == 0 && end == tiles;
+  s.item_start = item_start;
+  s.second_slot = !range.first;
+  range.position += end - begin;
+  range.first = false;
+  if (range.position >= range.batch_start + (unsigned)(tiles * range.slots)) {
+    range.batch_start += (unsigned)(tiles * range.slots);
+    range.batch += 1;
+  }
+  return true;
+}
+
+__device__ __forceinline__ Split split_of(const Range& range, const Segment& s) {
+  Split split;
+  split.first_cell = cell_of(range, s.item_start);
+  split.parts = cell_of(range, s.item_start + s.sequence.num_tiles - 1) - split.first_cell + 1;
+  split.first_second = start_of(range, split.first_cell) < s.item_start;
+  return split;
+}
+
+// Page of a row, -1 where the table names none of the pool: such rows read as zeros.
+__device__ __forceinline__ int page_of(const int* page_table, int page_table_stride, int num_pages, int batch, int row) {
+  const int page = page_table[(long long)batch * page_table_stride + row / 64];
+  return (unsigned)page < (unsigned)num_pages ? page : -1;
+}
+
+// S' = K Q': 128 keys x 16 packed rows, both K-major. O' += V' P': 128 columns of V x 16 packed rows; V' is
+// contiguous along the columns, P along the keys.
+constexpr u32 kScoresKind = 0x8040010u, kOutputKind = 0x8048010u;
+// Upper words of the matrix descriptors: swizzle, stride between groups of eight rows.
+constexpr u32 kKHigh = 0x80004020u, kQHigh = 0x80004020u, kVHigh = 0x80004020u, kPHigh = 0x80004020u;
+
+__device__ __forceinline__ void issue_scores(u32 s, u32 k, u32 q) {
+  mma_smem(s, descriptor(k + 0, kKHigh), descriptor(q + 0, kQHigh), kScoresKind, false);
+  mma_smem(s, descriptor(k + 2, kKHigh), descriptor(q + 2, kQHigh), kScoresKind, true);
+  mma_smem(s, descriptor(k + 512, kKHigh), descriptor(q + 64, kQHigh), kScoresKind, true);
+  mma_smem(s, descriptor(k + 514, kKHigh), descriptor(q + 66, kQHigh), kScoresKind, true);
+}
+__device__ __forceinline__ void issue_output(u32 o, u32 v, u32 p, bool add) {
+  mma_smem(o + 0, descriptor(v + 0, kVHigh), descriptor(p + 0, kPHigh), kOutputKind, add);
+  mma_smem(o + 0, descriptor(v + 128, kVHigh), descriptor(p + 2, kPHigh), kOutputKind, true);
+  mma_smem(o + 0, descriptor(v + 256, kVHigh), descriptor(p + 64, kPHigh), kOutputKind, true);
+  mma_smem(o + 0, descriptor(v + 384, kVHigh), descriptor(p + 66, kPHigh), kOutputKind, true);
+}
+
+struct Largest {
+  __device__ __forceinline__ float operator()(float a, float b) const { return fmaxf(a, b); }
+};
+struct Sum {
+  __device__ __forceinline__ float operator()(float a, float b) const { return a + b; }
+};
+// Of values of 16 packed rows in every lane, those of a row over the lanes of the warp: of row lane / 2 in each lane.
+template <class Op>
+__device__ __forceinline__ float over_lanes(const float* of_rows, int lane, Op op) {
+  float x[16];
+#pragma unroll
+  for (int r = 0; r < 16; ++r) x[r] = of_rows[r];
+  #pragma unroll
+  for (int i = 0; i < 8; ++i) {
+    const float keep = (lane & 16) != 0 ? x[i + 8] : x[i], send = (lane & 16) != 0 ? x[i] : x[i + 8];
+    x[i] = op(keep, __shfl_xor_sync(0xffffffffu, send, 16));
+  }
+  #pragma unroll
+  for (int i = 0; i < 4; ++i) {
+    const float keep = (lane & 8) != 0 ? x[i + 4] : x[i], send = (lane & 8) != 0 ? x[i] : x[i + 4];
+    x[i] = op(keep, __shfl_xor_sync(0xffffffffu, send, 8));
+  }
+  #pragma unroll
+  for (int i = 0; i < 2; ++i) {
+    const float keep = (lane & 4) != 0 ? x[i + 2] : x[i], send = (lane & 4) != 0 ? x[i] : x[i + 2];
+    x[i] = op(keep, __shfl_xor_sync(0xffffffffu, send, 4));
+  }
+  {
+    const float keep = (lane & 2) != 0 ? x[1] : x[0], send = (lane & 2) != 0 ? x[0] : x[1];
+    x[0] = op(keep, __shfl_xor_sync(0xffffffffu, send, 2));
+  }
+  x[0] = op(x[0], __shfl_xor_sync(0xffffffffu, x[0], 1));
+  return x[0];
+}
+
+// P of two packed rows, of this thread's key: a byte each; over 448 is 448.
+__device__ __forceinline__ void store_two_rows(u32 first, u32 second, float a, float b) {
+  asm volatile("{ .reg .b16 pair, next; cvt.rn.satfinite.e4m3x2.f32 pair, %3, %2; shr.b16 next, pair, 8;\n"
+               "  st.shared.b8 [%0], pair; st.shared.b8 [%1], next; }" ::"r"(first),
+               "r"(second), "f"(a), "f"(b)
+               : "memory");
+}
+
+extern "C" __global__ void __launch_bounds__(192, 1)
+kiln_decode_fp8_queries_d128_paged64_sm100a(const __grid_constant__ TensorMap k_map,
+    const __grid_constant__ TensorMap v_map,
+    const u8* q,
+    u16* o,
+    float* lse,
+    const float* q_scale,
+    const float* k_scale,
+    const float* v_scale,
+    float* workspace,
+    int* item_counters,
+    const int* page_table,
+    const int page_table_stride,
+    const int num_pages,
+    const int* cu_seqlens_q,
+    const int* seqlens_k,
+    const int batch,
+    const int heads_q,
+    const int heads_kv,
+    const int seqlen_q,
+    const int key_capacity,
+    const int team_heads,
+    const int launch_before,
+    const int total_q,
+    const long long q_stride_seq,
+    const long long q_stride_head,
+    const long long o_stride_seq,
+    const long long o_stride_head,
+    const float scale_log2,
+    const u8* k,
+    const u8* v,
+    const long long k_stride_page,
+    const long long k_stride_seq,
+    const long long k_stride_head,
+    const long long v_stride_page,
+    const long long v_stride_seq,
+    const long long v_stride_head) {
+  #if defined(__CUDA_ARCH__) && !defined(__CUDA_ARCH_FEAT_SM100_ALL)
+  asm volatile("trap;");  // built for plain sm_100, which has no tcgen05
+  #else
+  extern __shared__ __align__(1024) unsigned char smem_bytes[];
+  const u32 smem = smem_address(smem_bytes);
+  const u32 smem_k = smem, smem_v = smem + 65536, smem_q = smem + 131072, smem_p = smem + 133120;
+  // Q is there; S' of every second tile is there (two); P is there, S' was read and O' rescaled; every V' P' has ended.
+  const u32 mbar_q_full = smem + 136576, mbar_s_full = mbar_q_full + 8, mbar_p_full = mbar_q_full + 24, mbar_o_full = mbar_q_full + 32;
+  const u32 mbar_k_full = smem + 136616, mbar_k_empty = smem + 136648;
+  const u32 mbar_v_full = smem + 136680, mbar_v_empty = smem + 136712;
+  const int warp = __shfl_sync(0xffffffffu, (int)threadIdx.x / 32, 0), lane = threadIdx.x % 32;
+  const Problem problem = {cu_seqlens_q, seqlens_k, batch, heads_q, heads_kv, seqlen_q, key_capacity, team_heads, launch_before};
+
+  if (warp == 4) tmem_alloc(smem + 136752, 64);
+  if (threadIdx.x == 0) {
+    prefetch_tensor_map(&k_map);
+    prefetch_tensor_map(&v_map);
+    mbarrier_init(mbar_q_full, 4);
+    mbarrier_init(mbar_s_full, 1);
+    mbarrier_init(mbar_s_full + 8, 1);
+    mbarrier_init(mbar_p_full, 4);
+    mbarrier_init(mbar_o_full, 1);
+    mbarrier_init(mbar_k_full, 1);
+    mbarrier_init(mbar_k_full + 8, 1);
+    mbarrier_init(mbar_k_full + 16, 1);
+    mbarrier_init(mbar_k_full + 24, 1);
+    mbarrier_init(mbar_k_empty, 1);
+    mbarrier_init(mbar_k_empty + 8, 1);
+    mbarrier_init(mbar_k_empty + 16, 1);
+    mbarrier_init(mbar_k_empty + 24, 1);
+    mbarrier_init(mbar_v_full, 1);
+    mbarrier_init(mbar_v_full + 8, 1);
+    mbarrier_init(mbar_v_full + 16, 1);
+    mbarrier_init(mbar_v_full + 24, 1);
+    mbarrier_init(mbar_v_empty, 1);
+    mbarrier_init(mbar_v_empty + 8, 1);
+    mbarrier_init(mbar_v_empty + 16, 1);
+    mbarrier_init(mbar_v_empty + 24, 1);
+    fence_mbarrier_init();
+    *(int*)(smem_bytes + 136748) = 0;
+  }
+  Range range = first_range(problem);
+  tcgen05_fence_before();
+  __syncthreads();
+  tcgen05_fence_after();
+  const u32 tmem = *(volatile u32*)(smem_bytes + 136752);  // columns: S' of even tiles 0, of odd ones 16, O' 32
+
+  if (warp < 4) {
+    // ---- softmax: a key of the tile a thread, with its scores of all packed rows
+    if (launch_before != 2) wait_for_launch_before();
+    const int group = heads_q / heads_kv;  // query heads of a KV head
+    const float factor = scale_log2;  // from scores to log2 units
+    const u32 tmem_lanes = tmem + ((u32)warp << 21);  // this warp's 32 rows of tensor memory
+    int* const row_query = (int*)(smem_bytes + 136448);  // of each packed row, in its sequence
+    int* const row_head = row_query + 16;
+    // of each packed row: the four warps' maxima or sums, of even and odd tiles
+    float* const row_exchange = (float*)(smem_bytes + 135936);
+    // a copy for each warp: base of the exponent, what O' is multiplied by, what is subtracted from steep rows before
+    float* const row_base_of = (float*)(smem_bytes + 135168) + warp * 48;
+    float* const row_alpha = row_base_of + 16;
+    float* const row_steep = row_alpha + 16;
+    const int first_own = lane / 2;  // this lane keeps the maxima of packed rows from here on, 16 apart, the same in every warp
+    // P: row of 64 keys, 64 bytes, swizzled; 16-byte chunk c of row r is at chunk c ^ (r / 2 % 4)
+    const u32 p_at = smem_p + (warp / 2) * 1024 + lane % 16, p_chunk = ((warp % 2) * 2 + lane / 16) << 4;
+    int* const arrivals_before = (int*)(smem_bytes + 136744);
+    u32 v_stage = 0;
+    u32 v_phase = 0;
+    u32 s_buffer = 0, s_phase = 0, o_phase = 0;
+    Segment s;
+  #pragma unroll 1
+    while (next_segment(problem, range, s)) {
+      const int rows = min(16, group * s.sequence.seqlen_q - s.m_block * 16);  // packed rows that exist
+      named_barrier_sync(1, 128);  // the item before is finished
+      if (threadIdx.x < 16) {
+        const int packed = s.m_block * 16 + threadIdx.x;
+        row_query[threadIdx.x] = packed / group;
+        row_head[threadIdx.x] = s.kv_head * group + packed % group;
+      }
+      named_barrier_sync(1, 128);
+      // Q: rows past the last and columns past the depth are zeros
+      {
+        const int i = threadIdx.x, r = i / 8, c = i % 8;
+        const u32 at = smem_q + (c / 4) * 1024 + r * 64 + (((c % 4) ^ (r / 2 % 4)) << 4);
+        if (r < rows) {
+          copy_async_16(at, q + (s.sequence.q_start + row_query[r]) * q_stride_seq + row_head[r] * q_stride_head + 16 * c);
+        } else {
+          zero_16_bytes(at);
+        }
+      }
+      copy_async_wait();
+      fence_proxy_async();
+      __syncwarp();
+      if (lane == 0) mbarrier_arrive(mbar_q_full);
+      // keys before it are hidden from no row by their end
+      const int clean_end = min(s.sequence.seqlen_k, (s.sequence.seqlen_k - s.sequence.seqlen_q + row_query[0]) + 1);
+      const float key_scale = q_scale[0] * k_scale[s.kv_head], value_scale = v_scale[s.kv_head];
+      float row_max[1], row_sum[16];  // of the lane's own rows over all keys; of all rows over this thread's keys
+      row_max[0] = -kInfinity;
+  #pragma unroll
+      for (int r = 0; r < 16; ++r) row_sum[r] = 0.0f;
+  #pragma unroll 1
+      for (int n = s.tile_begin; n < s.tile_end; ++n) {
+        mbarrier_wait(mbar_s_full + 8 * s_buffer, s_phase);
+        tcgen05_fence_after();
+        float s_acc[16];
+        tmem_load_16(s_acc, tmem_lanes + s_buffer * 16);
+  #pragma unroll
+        for (int r = 0; r < 16; ++r) s_acc[r] *= key_scale;
+        if ((n + 1) * 128 > clean_end) {
+          // keys past the row's own position or the end of the sequence do not count
+          const int end_0 = min(s.sequence.seqlen_k, row_query[0] + s.sequence.seqlen_k - s.sequence.seqlen_q + 1) - (n * 128)
+              - (int)threadIdx.x;
+          const int end_1 = min(s.sequence.seqlen_k, row_query[1] + s.sequence.seqlen_k - s.sequence.seqlen_q + 1) - (n * 128)
+              - (int)threadIdx.x;
+          const int end_2 = min(s.sequence.seqlen_k, row_query[2] + s.sequence.seqlen_k - s.sequence.seqlen_q + 1) - (n * 128)
+              - (int)threadIdx.x;
+          const int end_3 = min(s.sequence.seqlen_k, row_query[3] + s.sequence.seqlen_k - s.sequence.seqlen_q + 1) - (n * 128)
+              - (int)threadIdx.x;
+          const int end_4 = min(s.sequence.seqlen_k, row_query[4] + s.sequence.seqlen_k - s.sequence.seqlen_q + 1) - (n * 128)
+              - (int)threadIdx.x;
+          const int end_5 = min(s.sequence.seqlen_k, row_query[5] + s.sequence.seqlen_k - s.sequence.seqlen_q + 1) - (n * 128)
+              - (int)threadIdx.x;
+          const int end_6 = min(s.sequence.seqlen_k, row_query[6] + s.sequence.seqlen_k - s.sequence.seqlen_q + 1) - (n * 128)
+              - (int)threadIdx.x;
+          const int end_7 = min(s.sequence.seqlen_k, row_query[7] + s.sequence.seqlen_k - s.sequence.seqlen_q + 1) - (n * 128)
+              - (int)threadIdx.x;
+          const int end_8 = min(s.sequence.seqlen_k, row_query[8] + s.sequence.seqlen_k - s.sequence.seqlen_q + 1) - (n * 128)
+              - (int)threadIdx.x;
+          const int end_9 = min(s.sequence.seqlen_k, row_query[9] + s.sequence.seqlen_k - s.sequence.seqlen_q + 1) - (n * 128)
+              - (int)threadIdx.x;
+          const int end_10 = min(s.sequence.seqlen_k, row_query[10] + s.sequence.seqlen_k - s.sequence.seqlen_q + 1) - (n * 128)
+              - (int)threadIdx.x;
+          const int end_11 = min(s.sequence.seqlen_k, row_query[11] + s.sequence.seqlen_k - s.sequence.seqlen_q + 1) - (n * 128)
+              - (int)threadIdx.x;
+          const int end_12 = min(s.sequence.seqlen_k, row_query[12] + s.sequence.seqlen_k - s.sequence.seqlen_q + 1) - (n * 128)
+              - (int)threadIdx.x;
+          const int end_13 = min(s.sequence.seqlen_k, row_query[13] + s.sequence.seqlen_k - s.sequence.seqlen_q + 1) - (n * 128)
+              - (int)threadIdx.x;
+          const int end_14 = min(s.sequence.seqlen_k, row_query[14] + s.sequence.seqlen_k - s.sequence.seqlen_q + 1) - (n * 128)
+              - (int)threadIdx.x;
+          const int end_15 = min(s.sequence.seqlen_k, row_query[15] + s.sequence.seqlen_k - s.sequence.seqlen_q + 1) - (n * 128)
+              - (int)threadIdx.x;
+          if (0 >= end_0) s_acc[0] = -kInfinity; if (0 >= end_1) s_acc[1] = -kInfinity;
+          if (0 >= end_2) s_acc[2] = -kInfinity; if (0 >= end_3) s_acc[3] = -kInfinity;
+          if (0 >= end_4) s_acc[4] = -kInfinity; if (0 >= end_5) s_acc[5] = -kInfinity;
+          if (0 >= end_6) s_acc[6] = -kInfinity; if (0 >= end_7) s_acc[7] = -kInfinity;
+          if (0 >= end_8) s_acc[8] = -kInfinity; if (0 >= end_9) s_acc[9] = -kInfinity;
+          if (0 >= end_10) s_acc[10] = -kInfinity; if (0 >= end_11) s_acc[11] = -kInfinity;
+          if (0 >= end_12) s_acc[12] = -kInfinity; if (0 >= end_13) s_acc[13] = -kInfinity;
+          if (0 >= end_14) s_acc[14] = -kInfinity; if (0 >= end_15) s_acc[15] = -kInfinity;
+        }
+        // the maximum of each row: over the warp, then over the four warps
+        float* const exchange = row_exchange + s_buffer * 64;
+        s_phase ^= s_buffer, s_buffer ^= 1;
+        {
+          const float largest = over_lanes(s_acc, lane, Largest());
+          if (lane % 2 == 0) exchange[warp * 16 + first_own] = largest;
+        }
+        named_barrier_sync(1, 128);
+        bool grew = false, steep = false;
+        {
+          const float* const of_row = exchange + first_own;
+          const float tile_max = fmaxf(fmaxf(of_row[0], of_row[16]), fmaxf(of_row[2 * 16], of_row[3 * 16]));
+          // The old maximum stays while it grew by no more than 2^3: P stays in range, and O' as it is.
+          float alpha = 1.0f;
+          if ((tile_max - row_max[0]) * factor > 3.0f) {
+            alpha = rescale_factor(row_max[0], tile_max, factor);
+            row_max[0] = tile_max;
+            grew = true;
+          }
+          float base = row_max[0] == -kInfinity ? 0.0f : row_base(row_max[0], factor), before = 0.0f;
+          if (is_steep(base)) before = row_max[0], base = 0.0f, steep = true;
+          // P is up to 2^5: what is small stays far above the least E4M3.
+          if (lane % 2 == 0) row_base_of[first_own] = base - 5.0f, row_alpha[first_own] = alpha, row_steep[first_own] = before;
+        }
+        grew = __any_sync(0xffffffffu, grew), steep = __any_sync(0xffffffffu, steep);
+        __syncwarp();  // every lane sees the rows of the others
+        if (steep) {
+  #pragma unroll
+          for (int r = 0; r < 16; ++r) s_acc[r] -= row_steep[r];
+        }
+        if (grew) {
+  #pragma unroll
+          for (int r = 0; r < 16; ++r) row_sum[r] *= row_alpha[r];
+        }
+        // P = 2^(S' - base)
+  #pragma unroll
+        for (int r = 0; r < 16; ++r) {
+          s_acc[r] = exp2_approx(fmaf(s_acc[r], factor, -row_base_of[r]));
+          row_sum[r] += s_acc[r];
+        }
+        if (n > s.tile_begin) {
+          // V' P' of the tile before has ended: P's place is free, and O' follows the maxima
+          mbarrier_wait(mbar_o_full, o_phase);
+          o_phase ^= 1;
+          tcgen05_fence_after();
+          if (grew) {
+            {
+              const u32 o_block = tmem_lanes + 32;
+              float x[16];
+              tmem_load_16(x, o_block);
+              #pragma unroll
+              for (int i = 0; i < 16; ++i) x[i] *= row_alpha[0 + i];
+              tmem_store_floats_16(o_block, x);
+            }
+            tmem_wait_store();
+          }
+        }
+  #pragma unroll
+        for (int r = 0; r < 16; r += 2)
+          store_two_rows(p_at + r * 64 + (p_chunk ^ (r / 2 % 4 << 4)), p_at + (r + 1) * 64 + (p_chunk ^ ((r + 1) / 2 % 4 << 4)),
+                         s_acc[r], s_acc[r + 1]);
+        // rows of V past this sequence belong to others: zero them, since 0 * NaN is NaN
+        const int v_rows = max(s.sequence.seqlen_k - n * 128, 0);
+        if (v_rows < 128) {
+          mbarrier_wait(mbar_v_full + v_stage * 8, v_phase);
+          for (int i = v_rows * 4 + threadIdx.x; i < 128 * 4; i += 128) {
+            zero_16_bytes(smem_v + v_stage * 16384 + 0 + i * 16);
+            zero_16_bytes(smem_v + v_stage * 16384 + 8192 + i * 16);
+          }
+        }
+        if (++v_stage == 4) { v_stage = 0; v_phase ^= 1; }
+        fence_proxy_async();
+        tcgen05_fence_before();
+        __syncwarp();
+        if (lane == 0) mbarrier_arrive(mbar_p_full);
+      }
+      // ---- the end of the item, or of this block's part of it: sums of the rows over all keys
+      float* const exchange = row_exchange + s_buffer * 64;  // not the last tile's
+      {
+        const float sum = over_lanes(row_sum, lane, Sum());
+        if (lane % 2 == 0) exchange[warp * 16 + first_own] = sum;
+      }
+      mbarrier_wait(mbar_o_full, o_phase);
+      o_phase ^= 1;
+      tcgen05_fence_after();
+      named_barrier_sync(1, 128);
+      {
+        const float* const of_row = exchange + first_own;
+        row_sum[0] = (of_row[0] + of_row[16]) + (of_row[2 * 16] + of_row[3 * 16]);
+      }
+      // 1 / sum of a finished row (0 where no key was visible), and its LSE
+      const auto finish = [&](int row, float maximum, float sum, bool first) {
+        const float top = maximum * (factor * 0.693147181f) - 3.4657359f;  // in log2 units a logit near the largest float is none
+        const bool visible = sum != 0.0f;
+        if (first && row < rows) lse[(long long)row_head[row] * total_q + s.sequence.q_start + row_query[row]] = visible ? top
+            + log2_approx(sum) * 0.693147181f : -kInfinity;
+        return sum != 0.0f ? value_scale / sum : 0.0f;
+      };
+      // first element of O of a packed row
+      const auto output_row = [&](int row) {
+        return o + (s.sequence.q_start + row_query[row]) * o_stride_seq + row_head[row] * o_stride_head;
+      };
+      bool odd = false;  // some column of O is not finite
+      if (s.whole) {
+        float* const row_inverse = row_alpha;
+        {
+          const float inverse = finish(first_own, row_max[0], row_sum[0], warp == 0 && lane % 2 == 0);
+          if (lane % 2 == 0) row_inverse[first_own] = inverse;
+        }
+        __syncwarp();
+        {
+          const u32 o_block = tmem_lanes + 32;
+          float x[16];
+          tmem_load_16(x, o_block);
+          const int column = 32 * warp + lane, first_row = 0;
+          odd = odd || !(x[0] * 0.0f == 0.0f);
+          #pragma unroll
+          for (int i = 0; i < 16; ++i) {
+            const int row = first_row + i;
+            if (row < rows) output_row(row)[column] = (u16)pack_bf16(x[i] * row_inverse[row], 0.0f);
+          }
+        }
+      }
+      else {
+        // this block's part: O' not yet divided by the sums, row by row, then (maximum, sum) of each row
+        float* const part = workspace + ((range.cell * problem.team_heads + (int)block_id() % problem.team_heads) * 2ll + s.second_slot)
+            * 2080;
+        {
+          const u32 o_block = tmem_lanes + 32;
+          float x[16];
+          tmem_load_16(x, o_block);
+          const int column = 32 * warp + lane, first_row = 0;
+          #pragma unroll
+          for (int i = 0; i < 16; ++i) {
+            const int row = first_row + i;
+            if (row < rows) part[row * 128 + column] = x[i];
+          }
+        }
+        if (warp == 0 && lane % 2 == 0) *(float2*)(part + 2048 + 2 * (first_own)) = make_float2(row_max[0], row_sum[0]);
+        named_barrier_sync(1, 128);
+        const Split split = split_of(range, s);
+        if (threadIdx.x == 0) *arrivals_before = atomic_add_acq_rel(item_counters + s.item, 1);
+        named_barrier_sync(1, 128);
+        if (*arrivals_before == split.parts - 1) {
+          // the last block of the item adds the parts up, in order, and leaves the counter as it was found
+          if (threadIdx.x == 0) item_counters[s.item] = 0;
+          const long long stride = problem.team_heads * 2ll * 2080;
+          const float* const parts = workspace + (split.first_cell * problem.team_heads + (int)block_id() % problem.team_heads) * 2ll
+              * 2080;
+          const int shift = split.first_second ? 2080 : 0;  // part 0 may be the second of its block
+      #pragma unroll 1
+          for (int i = threadIdx.x; i < rows * 32; i += 128) {
+            const int row = i / 32, c = i % 32;
+            float maximum = -kInfinity, sum = 0.0f;
+            float4 out = make_float4(0.0f, 0.0f, 0.0f, 0.0f);
+      #pragma unroll 4
+            for (int other = 0; other < split.parts; ++other) {
+              const float* const from = parts + other * stride + (other == 0 ? shift : 0);
+              const float2 row_part = __ldcg((const float2*)(from + 2048) + row);
+              const float4 value = __ldcg((const float4*)(from + row * 128) + c);
+              const float top = fmaxf(maximum, row_part.x);
+              const float before = rescale_factor(maximum, top, factor), now = rescale_factor(row_part.x, top, factor);
+              sum = sum * before + row_part.y * now;
+              out.x = out.x * before + value.x * now;
+              out.y = out.y * before + value.y * now;
+              out.z = out.z * before + value.z * now;
+              out.w = out.w * before + value.w * now;
+              maximum = top;
+            }
+            const float inverse = finish(row, maximum, sum, c == 0);
+            odd = odd || !(fmaf(out.x, out.y, out.z * out.w) * 0.0f == 0.0f);
+            *(uint2*)(output_row(row) + 4 * c) = make_uint2(pack_bf16(out.x * inverse, out.y * inverse),
+                pack_bf16(out.z * inverse, out.w * inverse));
+          }
+        }
+      }
+      if (same(s.sequence.seqlen_q > 1)) {
+        if (any_lane(odd) && lane == 0) *(int*)(smem_bytes + 136748) = 1;
+        named_barrier_sync(1, 128);
+        const int again = *(int*)(smem_bytes + 136748);
+        // V of a key that is hidden from some of these rows and not from others, and is not finite: those rows again.
+        if (same(again)) {
+          const int lane_32 = (int)thread_id() & 31, row_begin = same(s.m_block * 16 + min(warp * ((rows + 3) / 4), rows)),
+              row_end = same(s.m_block * 16 + min((warp + 1) * ((rows + 3) / 4), rows));
+          // the last key past some row's end, and the first one before some row's first, with a V that is not finite
+          int highest = -1, lowest = 0x7fffffff;
+          {
+            const int row = row_begin, last = same(min((s.sequence.first_tile + s.sequence.num_tiles) * 128, s.sequence.seqlen_k)) - 1;
+        #pragma unroll 1
+            for (int first = same(max(min(s.sequence.seqlen_k, (row / group + s.sequence.seqlen_k - s.sequence.seqlen_q) + 1), 0));
+                first <= last; first += 32) {
+              const int key = min(first + lane_32, last);
+              const int found = key < s.sequence.seqlen_k ? page_of(page_table, page_table_stride, num_pages, s.batch, key) : -1,
+                  page = max(found, 0);
+              highest = found < 0 || finite_bytes((const u32*)(v + s.kv_head * v_stride_head + page * v_stride_page
+                  + (key % 64) * v_stride_seq), 32) ? highest : key;
+            }
+            highest = same(largest_of_lanes(highest));
+          }
+        #pragma unroll 1
+          for (int row = row_begin; row < row_end; ++row) {
+            const int begin = same(0), end = same(min(s.sequence.seqlen_k, (row / group + s.sequence.seqlen_k - s.sequence.seqlen_q) + 1));
+            if (highest < end && lowest >= begin) continue;
+            const u16* const query_words = (const u16*)(q + (s.sequence.q_start + row / group) * q_stride_seq
+                + (s.kv_head * group + row % group) * q_stride_head);
+            float maximum = -kInfinity, sum = 0.0f, out[4];
+        #pragma unroll
+            for (int i = 0; i < 4; ++i) out[i] = 0.0f;
+            // from the row's last keys to its first: a lane each for the scores, two columns a lane for O
+            bool left = end > begin;
+        #pragma unroll 1
+            for (int first = (max(end, 1) - 1) / 32 * 32; same(left && first > begin - 32); first -= 32) {
+              float score[1] = {0.0f};
+              {
+                const int key = max(min(first + lane_32, end - 1), begin);
+                const int found = key < s.sequence.seqlen_k ? page_of(page_table, page_table_stride, num_pages, s.batch, key) : -1,
+                    page = max(found, 0);
+                const u16* const key_words = (const u16*)(k + s.kv_head * k_stride_head + page * k_stride_page + (key % 64) * k_stride_seq);
+                UNROLL_4
+                for (int i = 0; i < 64; ++i) {
+                  score[0] = fmaf(low_byte(query_words[i]), low_byte(key_words[i]), score[0]);
+                  score[0] = fmaf(high_byte(query_words[i]), high_byte(key_words[i]), score[0]);
+                }
+                score[0] *= k_scale[s.kv_head] * q_scale[0];
+                score[0] = found < 0 ? 0.0f : score[0];
+                score[0] = key == first + lane_32 ? score[0] : -kInfinity;
+              }
+              const float largest = fmaxf(maximum, largest_of_lanes(score[0]));
+              const float base = largest == -kInfinity ? 0.0f : largest;
+              const float shrink = exp2_approx((maximum - base) * scale_log2);
+              const float weight = score[0] == -kInfinity ? 0.0f : exp2_approx((score[0] - base) * scale_log2);
+              sum = fmaf(sum, shrink, sum_of_lanes(weight));
+              maximum = largest;
+        #pragma unroll
+              for (int i = 0; i < 4; ++i) out[i] *= shrink;
+        #pragma unroll 1
+              for (int j = 0; j < 32; ++j) {
+                const int key = max(min(first + j, end - 1), begin);
+                const float p = lane_float(weight, j);
+                const int found = key < s.sequence.seqlen_k ? page_of(page_table, page_table_stride, num_pages, s.batch, key) : -1,
+                    page = max(found, 0);
+                const bool seen = found >= 0 && lane_float(score[0], j) != -kInfinity;
+                const u16* const value_words = (const u16*)(v + s.kv_head * v_stride_head + page * v_stride_page
+                    + (key % 64) * v_stride_seq);
+        #pragma unroll
+                for (int i = 0; i < 4; i += 2) {
+                  u32 two = value_words[min(lane_32 + 16 * i, 63)];
+                  two = seen ? two : 0u;
+                  out[i] = fmaf(p, low_byte(two), out[i]);
+                  out[i + 1] = fmaf(p, high_byte(two), out[i + 1]);
+                }
+              }
+              // what the row itself sees may leave nothing to compute
+              bool finite = false;
+        #pragma unroll
+              for (int i = 0; i < 4; ++i) finite |= out[i] * 0.0f == 0.0f;
+              left = any_lane(finite);
+            }
+            const float inverse = sum == 0.0f ? 0.0f : rcp_approx(sum) * v_scale[s.kv_head];
+            u16* const to = o + (s.sequence.q_start + row / group) * o_stride_seq + (s.kv_head * group + row % group) * o_stride_head;
+        #pragma unroll
+            for (int i = 0; i < 4; i += 2) {
+              const int column = 2 * lane_32 + 32 * i;
+              const u32 two = pack_bf16(out[i] * inverse, out[i + 1] * inverse);
+              if (column < 128 && writes_rows()) *(u32*)(to + column) = two;
+            }
+          }
+        }
+        if (same(again)) {
+          named_barrier_sync(1, 128);
+          if (thread_id() == 0) *(int*)(smem_bytes + 136748) = 0;
+        }
+      }
+    }
+  } else if (warp == 4) {
+    // ---- products: the warp waits, an elected lane issues
+    const u32 q_desc = (smem_q >> 4) | 0x10000u, p_desc = (smem_p >> 4) | 0x10000u;
+    const u32 k_desc = (smem_k >> 4) | 0x10000u, v_desc = (smem_v >> 4) | 0x2000000u;
+    u32 k_stage = 0;
+    u32 k_phase = 0;
+    u32 v_stage = 0;
+    u32 v_phase = 0;
+    u32 s_buffer = 0, q_phase = 0, p_phase = 0;
+    Segment s;
+  #pragma unroll 1
+    while (next_segment(problem, range, s)) {
+      mbarrier_wait(mbar_q_full, q_phase);
+      q_phase ^= 1;
+  #pragma unroll 1
+      for (int n = s.tile_begin; n <= s.tile_end; ++n) {
+        if (n < s.tile_end) {
+          // S'(n) = K(n) Q', while softmax has the tile before. Its place was read before P(n - 2) was there.
+          mbarrier_wait(mbar_k_full + k_stage * 8, k_phase);
+          if (elect_one()) {
+            issue_scores(tmem + s_buffer * 16, k_desc + k_stage * 1024, q_desc);
+            tcgen05_commit(mbar_s_full + 8 * s_buffer);
+            tcgen05_commit(mbar_k_empty + k_stage * 8);
+          }
+          s_buffer ^= 1;
+          if (++k_stage == 4) { k_stage = 0; k_phase ^= 1; }
+        }
+        if (n > s.tile_begin) {
+          // O' += V(n - 1)' P(n - 1)'
+          mbarrier_wait(mbar_v_full + v_stage * 8, v_phase);
+          mbarrier_wait(mbar_p_full, p_phase);
+          p_phase ^= 1;
+          tcgen05_fence_after();
+          if (elect_one()) {
+            issue_output(tmem + 32, v_desc + v_stage * 1024, p_desc, n - 1 > s.tile_begin);
+            tcgen05_commit(mbar_o_full);
+            tcgen05_commit(mbar_v_empty + v_stage * 8);
+          }
+          if (++v_stage == 4) { v_stage = 0; v_phase ^= 1; }
+        }
+      }
+    }
+  } else {
+    // ---- copies of K and V: tiles are read once, so first out of L2
+    if (launch_before != 2) wait_for_launch_before();
+    // not earlier: what the launch after this one is promised counts from here
+    let_next_launch_begin();
+    u32 k_stage = 0;
+    u32 k_phase = 1;
+    u32 v_stage = 0;
+    u32 v_phase = 1;
+    Segment s;
+  #pragma unroll 1
+    while (next_segment(problem, range, s)) {
+      int pages, next_pages;  // of 16 tiles, one a lane, and of as many after them
+      {
+        const int key = s.tile_begin * 128 + lane * 64;
+        next_pages = key < s.sequence.seqlen_k ? page_table[(long long)s.batch * page_table_stride + key / 64] : num_pages;
+      }
+  #pragma unroll 1
+      for (int n = s.tile_begin; n < s.tile_end; ++n) {
+        const int turn = (n - s.tile_begin) % 16;
+        if (turn == 0) {
+          pages = next_pages;
+          const int key = (n + 16) * 128 + lane * 64;
+          next_pages = key < s.sequence.seqlen_k ? page_table[(long long)s.batch * page_table_stride + key / 64] : num_pages;
+        }
+        const int page = __shfl_sync(0xffffffffu, pages, turn * 2 + lane);
+        mbarrier_wait(mbar_k_empty + k_stage * 8, k_phase);
+        __syncwarp();  // no lane looks a turn of the ring later, at the parity of the turn before
+        if (lane == 0) mbarrier_arrive_expect_tx(mbar_k_full + k_stage * 8, 16384);
+        if (lane < 2) {
+          tma_load(smem_k + k_stage * 16384 + 0 + lane * 4096, &k_map, mbar_k_full + k_stage * 8, 0, 0, s.kv_head, page,
+              0x12F0000000000000ull);
+          tma_load(smem_k + k_stage * 16384 + 8192 + lane * 4096, &k_map, mbar_k_full + k_stage * 8, 64, 0, s.kv_head, page,
+              0x12F0000000000000ull);
+        }
+        if (++k_stage == 4) { k_stage = 0; k_phase ^= 1; }
+        mbarrier_wait(mbar_v_empty + v_stage * 8, v_phase);
+        __syncwarp();  // no lane looks a turn of the ring later, at the parity of the turn before
+        if (lane == 0) mbarrier_arrive_expect_tx(mbar_v_full + v_stage * 8, 16384);
+        if (lane < 2) {
+          tma_load(smem_v + v_stage * 16384 + 0 + lane * 4096, &v_map, mbar_v_full + v_stage * 8, 0, 0, s.kv_head, page,
+              0x12F0000000000000ull);
+          tma_load(smem_v + v_stage * 16384 + 8192 + lane * 4096, &v_map, mbar_v_full + v_stage * 8, 64, 0, s.kv_head, page,
+              0x12F0000000000000ull);
+        }
+        if (++v_stage == 4) { v_stage = 0; v_phase ^= 1; }
+      }
+    }
+    // who waits for this launch has waited for the one before it, too
+    wait_for_launch_before();
+  }
+  // Nobody reads tensor memory any more. (Neither warp nor address is kept in a register until here.)
+  tcgen05_fence_before();
+  __syncthreads();
+  if (threadIdx.x / 32 == 4) {
+    tcgen05_fence_after();
+    tmem_dealloc(*(volatile u32*)(smem_bytes + 136752), 64);
+  }
+
+  #endif
+}
