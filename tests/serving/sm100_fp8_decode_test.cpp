@@ -5,6 +5,7 @@
 #include <kiln/kiln.hpp>
 #include <nlohmann/json.hpp>
 
+#include "generator/schedules/schedule.hpp"
 #include "tests/serving/ladder_check.hpp"
 #include "tests/serving/plans.hpp"
 
