@@ -41,13 +41,21 @@ void Trace::add(const TraceEvent& event) {
   if (events_.size() < most_) events_.push_back(event);
 }
 
-std::uint64_t Trace::copied_before(std::uint64_t address, std::uint64_t bytes) {
+std::uint64_t Trace::copied_before(std::uint64_t address, std::uint64_t bytes, bool first) {
   constexpr std::uint64_t kPiece = 64;
   const std::lock_guard lock(mutex_);
   std::uint64_t again = 0;
   for (std::uint64_t at = address; at < address + bytes;) {
     const std::uint64_t next = std::min((at / kPiece + 1) * kPiece, address + bytes);
-    if (!copied_.insert(at / kPiece).second) again += next - at;
+    const auto [piece, is_new] = copied_.try_emplace(at / kPiece, first ? events_.size() + 1 : kByOthers);
+    std::size_t& by = piece->second;
+    if (!is_new && first) {
+      again += by == kByOthers ? (next - at) / 2 : next - at;
+      by = kShared;
+    } else if (!is_new && by != kByOthers && by != kShared) {
+      if (by <= events_.size()) events_[by - 1].again += (next - at) / 2;
+      by = kShared;
+    }
     at = next;
   }
   return again;

@@ -5,7 +5,7 @@
 #include <array>
 #include <cstdint>
 #include <mutex>
-#include <unordered_set>
+#include <unordered_map>
 #include <vector>
 
 namespace kiln::emulator {
@@ -75,8 +75,10 @@ class Trace {
   void note(const Warp& w, const Op& op, TraceEvent::What what, std::uint32_t id, std::uint64_t phase,
             std::uint64_t count, std::uint64_t again = 0);
   void add(const TraceEvent& event);
-  /// Whether some block of the launch has copied these `bytes` of global memory before: by their 64 bytes.
-  std::uint64_t copied_before(std::uint64_t address, std::uint64_t bytes);
+  /// Of these `bytes` of global memory, which a block (`first`: the first) copies now, how many come from L2: what the
+  /// launch has copied before, by its 64 bytes. What both the first block and another copy counts half, whoever is first:
+  /// the first block's event is changed when another copies the same later.
+  std::uint64_t copied_before(std::uint64_t address, std::uint64_t bytes, bool first);
   const std::vector<TraceEvent>& events() const { return events_; }
 
  private:
@@ -84,8 +86,10 @@ class Trace {
   std::size_t most_;
   std::mutex mutex_;
   std::vector<TraceEvent> events_;
-  std::unordered_set<std::uint64_t> copied_;  ///< pieces of 64 bytes
-  std::array<TraceWork, 64> work_{};          ///< by warp
+  /// Of a piece of 64 bytes: the first block's event that copied it alone, + 1.
+  static constexpr std::size_t kByOthers = 0, kShared = ~std::size_t{0};
+  std::unordered_map<std::uint64_t, std::size_t> copied_;
+  std::array<TraceWork, 64> work_{};  ///< by warp
 };
 
 /// The launches of the process write into `trace` while it is alive; one at a time.

@@ -66,6 +66,17 @@ TEST_CASE("the cycle model of a pair of blocks is that of one of them") {
   CHECK(pair["clocks"]["tile"].get<double>() < 0.8 * 2 * alone["clocks"]["tile"].get<double>());
 }
 
+TEST_CASE("the blocks of a pair over latent rows share what both copy" * doctest::test_suite("breadth")) {
+  // Half of 128 rows of 576 columns a block, at its 148th of 7.3 TB/s, whichever block runs ahead: the rest is in L2.
+  const double clocks = 64 * 576 / (7.3e12 / 148 / 1.855e9);
+  for (const auto& [config, bytes] :
+       {std::pair{"deepseek_mla_decode_sm100a", 2}, std::pair{"deepseek_mla_decode_fp8_queries_sm100a", 1}}) {
+    CAPTURE(config);
+    const auto m = model_of(config);
+    CHECK(m["busy"]["copy"].get<double>() == doctest::Approx(bytes * clocks).epsilon(0.01));
+  }
+}
+
 TEST_CASE("sm_103a: the same tile as sm_100a's, with exponentials at twice the rate" *
           doctest::test_suite("breadth")) {
   const auto of = [](const char* target, double offload, const char* mask = "none") {

@@ -359,13 +359,13 @@ bool find_barrier(Warp& w, const Op& op, BulkCopy& b) {
   return true;
 }
 
-/// Bytes of a load that some block has copied before, where the cycle model asks.
-std::uint64_t copied_before(const BulkCopy& copy) {
+/// Bytes of a load that come from L2 as the launch has copied them before, where the cycle model asks.
+std::uint64_t copied_before(const Warp& w, const BulkCopy& copy) {
   Trace* const trace = traced_costs();
   std::uint64_t again = 0;
   if (trace != nullptr)
     for (const BoxRun& run : copy.runs)
-      if (!run.oob) again += trace->copied_before(run.global, run.bytes);
+      if (!run.oob) again += trace->copied_before(run.global, run.bytes, traced(w.block->id) != nullptr);
   return again;
 }
 
@@ -375,7 +375,7 @@ void start_copy(Warp& w, const Op& op, BulkCopy copy) {
   copy.issued = ++c.issued;
   if (copy.kind == BulkCopy::Kind::load)
     trace(w, op, TraceEvent::What::copy, copy.mbarrier - kSharedBase, copy.phase, copy.bytes,
-          copied_before(copy));
+          copied_before(w, copy));
   c.bulk.push_back(std::move(copy));
   ++c.progress;
   if (c.policy == Policy::eager) complete_bulk(c, c.bulk.size() - 1);
