@@ -17,6 +17,9 @@ constexpr std::array kIntegers{0,   1,   2,   3,   4,   5,   6,   7,   8,   9,  
                                24,  31,  32,  33,  40,  48,  56,  63,  64,  65,  72,  80,  96,
                                100, 112, 127, 128, 129, 144, 160, 176, 192, 208, 224, 240, 255,
                                256, 257, 272, 288, 320, 384, 448, 512, 576, 640, 768, 1024};
+/// A problem has as many heads as its config says, of which more add nothing but time and memory: 384 KV heads took
+/// gigabytes and minutes.
+constexpr int kMostHeads = 64;
 constexpr std::array kNumbers{0.0, 0.0625, 0.125, 0.25, 0.3, 0.5, 0.75, 1.0, 5.0, 15.0, 30.0, 50.0, 1000.0};
 constexpr std::array<const char*, 9> kExpressions{
     "score",
@@ -268,6 +271,11 @@ Json ConfigDraw::drawn(const Json& schema, std::string_view key, Target target) 
   const std::string type = schema.value("type", "");
   if (type == "boolean") return one_in(2);
   if (type == "null") return nullptr;
+  if (type == "integer" && (key == "num_q_heads" || key == "kv_num_heads")) {
+    Json few = schema;
+    few["maximum"] = kMostHeads;
+    return drawn_integer(few);
+  }
   if (type == "integer") return drawn_integer(schema);
   if (type == "number") return drawn_number(schema);
   if (type == "object") return drawn_object(schema, target);
