@@ -28,27 +28,6 @@ __device__ __forceinline__ void rescale_output(u32 o, float alpha) {
 // The column of O that a thread's piece begins with: its lanes have one half of each block of columns.
 __device__ __forceinline__ int first_column(int piece, int half) { return ${first_column}; }
 
-//@ section exponentials
-// Two scores to P: 2^(s * factor - shift), added to the row's sums, rounded and packed.
-__device__ __forceinline__ u32 exponentials(float a, float b, float factor, float shift, float2& sum) {
-  fma_pair(a, b, factor, -shift);
-  a = exp2_approx(a), b = exp2_approx(b);
-  add_pair(sum, a, b);
-  return ${p_pack}(a, b);
-}
-
-//@ section exponentials_e4m3
-// Four scores to P: 2^(s * factor - shift), added to the row's sums, rounded and packed.
-__device__ __forceinline__ u32 exponentials(float a, float b, float c, float d, float factor, float shift, float2& sum_a,
-                                            float2& sum_b) {
-  fma_pair(a, b, factor, -shift);
-  fma_pair(c, d, factor, -shift);
-  a = exp2_approx(a), b = exp2_approx(b), c = exp2_approx(c), d = exp2_approx(d);
-  add_pair(sum_a, a, b);
-  add_pair(sum_b, c, d);
-  return pack_e4m3(a, b, c, d);
-}
-
 //@ section probabilities
 u32 p[32];
 #pragma unroll

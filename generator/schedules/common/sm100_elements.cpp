@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include "base/integers.hpp"
+#include "generator/config/defaults.hpp"
 #include "generator/emit/output_elements.hpp"
 #include "generator/systems/sm100/row_softmax.hpp"
 
@@ -31,18 +32,26 @@ class ByteElements final : public Elements {
   void use(Prelude& prelude, bool pair) const override {
     for (const char* section : {"byte_type", pair ? "tcgen05_mma_e4m3_pair" : "tcgen05_mma_e4m3"})
       prelude.use(section);
-    if (pair) prelude.use("pack_e4m3");
+    if (pair) prelude.use(pack());
   }
   const char* store() const override { return "store_two_rows_e4m3"; }
   std::string stored() const override { return "s_acc[r], s_acc[r + 1]"; }
   const char* exponentials() const override { return "exponentials_e4m3"; }
   const char* probabilities() const override { return "probabilities_e4m3"; }
-  const char* pack() const override { return ""; }
+  const char* pack() const override { return "pack_e4m3"; }
   int top() const override { return RowSoftmax::kTop; }
   int threshold() const override { return RowSoftmax::kBytesThreshold; }
 };
 
 }  // namespace
+
+void resolve_spans(Config& c, const MultipliedType& type, std::string_view schedule, const Refusals& refuse) {
+  if (c.swizzle && swizzle_bytes(c) != type.span_bytes())
+    refuse("V20", {"/swizzle"},
+           fmt::format("{} tiles rows into swizzle spans of {} columns", schedule, kSpanColumns),
+           fmt::format("{}B", type.span_bytes()));
+  c.swizzle = type.fp8 ? SwizzleMode::b64 : SwizzleMode::b128;
+}
 
 std::string Elements::top_shift() const {
   return top() > 0 ? fmt::format(" - {:.9g}f", top() * 0.693147180559945) : "";
@@ -60,7 +69,7 @@ void Elements::add_holes(Holes& holes, int rows, int depth, int padded_depth) co
   holes.number("q_chunks", of_row).number("q_rounds", rounds);
   holes.text("q_end", rounds * 128 > pieces ? fmt::format("if (i >= {}) break;\n", pieces) : "");
   holes.text("q_real", padded_depth == depth ? "" : fmt::format(" && c < {}", depth * bytes() / 16));
-  holes.text("p_value", stored()).text("p_pack", pack()).number("threshold", threshold());
+  holes.text("p_value", stored()).text("pack", pack()).number("threshold", threshold());
   holes.number("top", top());
   holes.text("base_note",
              top() > 0

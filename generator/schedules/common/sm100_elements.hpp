@@ -4,9 +4,11 @@
 
 #include <memory>
 #include <string>
+#include <string_view>
 
 #include <kiln/types.hpp>
 
+#include "generator/config/unsupported.hpp"
 #include "generator/emit/prelude.hpp"
 #include "generator/emit/text_template.hpp"
 
@@ -14,6 +16,17 @@ namespace kiln::sm100 {
 
 /// Columns of a swizzle span.
 inline constexpr int kSpanColumns = 64;
+
+/// What follows from the type in a plan, before its texts are made.
+struct MultipliedType {
+  bool fp8 = false;  ///< Q, K, V and P are E4M3, as they come
+  int element_bytes() const { return fp8 ? 1 : 2; }
+  int span_bytes() const { return kSpanColumns * element_bytes(); }
+  int step_columns() const { return 32 / element_bytes(); }  ///< of a matrix instruction's contraction
+};
+/// Refuses a swizzle of other spans, and sets that of these.
+void resolve_spans(Config& config, const MultipliedType& type, std::string_view schedule,
+                   const Refusals& refuse);
 
 class Elements {
  public:
@@ -25,13 +38,13 @@ class Elements {
   virtual const char* kind() const = 0;  ///< of tcgen05.mma
   /// Sections of the prelude: the products of one block (`pair`: of two), and what packs P.
   virtual void use(Prelude& prelude, bool pair) const = 0;
-  /// Sections of sm100_decode.cuh with `store_two_rows`, and what that is given of two scores; of sm100_latent_pair.cuh
-  /// with `exponentials`, and with a row's scores on their way to P.
+  /// Sections of sm100_decode.cuh with `store_two_rows`, and what that is given of two scores; of sm100_prefill.cuh with
+  /// `exponentials`, and of sm100_latent_pair.cuh with a row's scores on their way to P.
   virtual const char* store() const = 0;
   virtual std::string stored() const = 0;
   virtual const char* exponentials() const = 0;
   virtual const char* probabilities() const = 0;
-  /// Emitted name that packs two scores; "" where four are packed.
+  /// Emitted name that packs scores: two of 16 bits, four of E4M3.
   virtual const char* pack() const = 0;
 
   int bytes() const { return static_cast<int>(size_of(type_)); }

@@ -23,7 +23,7 @@
 
 namespace kiln::sm100 {
 
-struct DecodePlan {
+struct DecodePlan : MultipliedType {
   Config config;    ///< resolved
   FA4Config rings;  ///< tile and stages of K and V, as their pipelines take them
 
@@ -36,7 +36,6 @@ struct DecodePlan {
   RowResults results;
   /// K and V of one byte an element beside Q of two: four more warps turn tiles into 16 bits.
   bool narrow = false;
-  bool fp8 = false;          ///< Q, K, V and P are E4M3, as they come
   DType math = DType::bf16;  ///< of all products
   bool head_scale = false;   ///< one scale of K and of V for a head, or for all
   bool token_scale = false;  ///< one for each key
@@ -64,10 +63,7 @@ struct DecodePlan {
 
   /// Softmax, a warp that issues products, one that copies; warps that convert.
   int num_threads() const { return narrow ? 320 : 192; }
-  int element_bytes() const { return fp8 ? 1 : 2; }  ///< of what the products read
-  int span_bytes() const { return kSpanColumns * element_bytes(); }
-  int step_columns() const { return 32 / element_bytes(); }  ///< of a matrix instruction's contraction
-  static constexpr int kRopeStages = 2;                      ///< of rotary columns beside bytes
+  static constexpr int kRopeStages = 2;  ///< of rotary columns beside bytes
 
   /// Columns of Q's tile.
   int padded_depth() const { return rope_apart() ? k_columns + 64 * rope_panels() : (depth + 63) / 64 * 64; }

@@ -99,10 +99,7 @@ bool choose_tile(DecodePlan& p, Config& c, const Refusals& refuse) {
   refuse.only(c.num_threads, p.num_threads(), name_of(c), "/num_threads",
               p.narrow ? "four warps of softmax, one for products, one for copies, four that convert"
                        : "four warps of softmax, one for products, one for copies");
-  if (c.swizzle && swizzle_bytes(c) != p.span_bytes())
-    refuse("V20", {"/swizzle"}, fmt::format("{} tiles rows into swizzle spans of 64 columns", name_of(c)),
-           fmt::format("{}B", p.span_bytes()));
-  c.swizzle = p.fp8 ? SwizzleMode::b64 : SwizzleMode::b128;
+  resolve_spans(c, p, name_of(c), refuse);
   return true;
 }
 

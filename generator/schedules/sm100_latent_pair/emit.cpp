@@ -344,9 +344,8 @@ Holes holes_of(const PairPlan& p) {
   packed_rows(p).add_holes(holes);
   const std::unique_ptr<const Elements> elements = elements_of(p.config.dtype);
   elements->add_holes(holes, p.kRows, p.depth, p.padded_depth());
-  for (const char* section : {elements->exponentials(), elements->probabilities()})
-    holes.lines(section == elements->exponentials() ? "exponentials" : "probabilities",
-                fill_section("sm100_latent_pair.cuh", section, holes));
+  holes.lines("exponentials", fill_section("sm100_prefill.cuh", elements->exponentials(), holes));
+  holes.lines("probabilities", fill_section("sm100_latent_pair.cuh", elements->probabilities(), holes));
   add_numbers(holes, p);
   add_texts(holes, p);
   for (const auto& block : kBlocks)

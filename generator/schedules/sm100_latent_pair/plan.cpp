@@ -63,18 +63,13 @@ bool check_meaning(const Config& c, Violations& out) {
   return check.passed();
 }
 
-void choose_tile(Config& c, const Refusals& refuse) {
+void choose_tile(const PairPlan& p, Config& c, const Refusals& refuse) {
   const std::string_view name = name_of(c);
   refuse.only(c.BM, PairPlan::kItemRows, name, "/BM", "BM, the packed query rows of both blocks, is 128");
   refuse.only(c.BN, PairPlan::kKeys, name, "/BN", "BN is 128, of whose rows of K each block has 64");
   refuse.only(c.num_threads, PairPlan::kThreads, name, "/num_threads",
               "four warps of softmax, one for products, one for copies");
-  const int span = kSpanColumns * static_cast<int>(size_of(c.dtype));
-  if (c.swizzle && swizzle_bytes(c) != span)
-    refuse("V20", {"/swizzle"},
-           fmt::format("{} tiles rows into swizzle spans of {} columns", name, kSpanColumns),
-           fmt::format("{}B", span));
-  c.swizzle = is_fp8(c.dtype) ? SwizzleMode::b64 : SwizzleMode::b128;
+  resolve_spans(c, p, name, refuse);
   c.pair_cta = true;
 }
 
@@ -202,9 +197,8 @@ std::optional<PairPlan> plan_latent_pair(Config c, Violations& out) {
   p.scales = c.operand->quantization.has_value();
   p.results = RowResults(c);
   p.hidden = HiddenValues::of(c, pack_name(*c.out_dtype), score_dialect());
-  resolve_gather4(c, {PairPlan::kKeys, p.k_columns, kSpanColumns * static_cast<int>(size_of(c.dtype))},
-                  refuse);
-  choose_tile(c, refuse);
+  resolve_gather4(c, {PairPlan::kKeys, p.k_columns, p.span_bytes()}, refuse);
+  choose_tile(p, c, refuse);
   if (!choose_stages(p, c, refuse)) return std::nullopt;
   const std::array<int, 3> shape{PairPlan::kItemRows, PairPlan::kKeys, p.step_columns()};
   if (c.mma_shape && *c.mma_shape != shape)

@@ -34,7 +34,7 @@
 
 namespace kiln::sm100 {
 
-struct PairPlan {
+struct PairPlan : MultipliedType {
   Config config;    ///< resolved
   FA4Config rings;  ///< tile and stages of K and V in one block, as their pipelines take them
 
@@ -49,7 +49,6 @@ struct PairPlan {
   static constexpr int kScoreColumns = kKeys / 2;  ///< of tensor memory, that S takes
 
   int depth = 0, ov_depth = 0, num_kv_stages = 0;
-  bool fp8 = false;       ///< Q, K, V and P are E4M3
   bool scales = false;    ///< of Q and of K's rows, one for a head
   int num_qk_stages = 1;  ///< chunks of K's columns, which come and are freed one by one
   int k_columns = 0;      ///< of depth: those in K's own tensor
@@ -71,9 +70,6 @@ struct PairPlan {
 
   /// Columns of Q's tile.
   int padded_depth() const { return align_up(depth, kSpanColumns); }
-  int element_bytes() const { return rings.element_bytes(); }
-  int span_bytes() const { return kSpanColumns * element_bytes(); }
-  int step_columns() const { return 32 / element_bytes(); }  ///< of a matrix instruction's contraction
   int padded_ov() const { return rings.padded_ov; }
   int k_steps() const { return ceil_div(depth, step_columns()); }
   int v_steps() const { return kKeys / step_columns(); }
